@@ -1,0 +1,74 @@
+"""How commands speak: a table for people, JSON for programs, progress on a terminal only."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+JSON = typer.Option(False, "--json", help="Print machine-readable JSON instead of tables.")
+
+console = Console()
+errors = Console(stderr=True)
+
+
+def emit_json(value: Any) -> None:
+    """Print `value` as JSON; what JSON cannot say (NaN, infinity) becomes null."""
+    print(json.dumps(_plain(value), indent=2))
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table; numbers are right-aligned and short."""
+    drawn = Table(title=title, title_justify="left")
+    materialised = [list(row) for row in rows]
+    for i, name in enumerate(columns):
+        numeric = any(isinstance(row[i], int | float) for row in materialised)
+        drawn.add_column(name, justify="right" if numeric else "left")
+    for row in materialised:
+        drawn.add_row(*(_cell(value) for value in row))
+    console.print(drawn)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "–"
+        return f"{value:,.3g}" if abs(value) < 10 else f"{value:,.1f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
+
+
+@contextmanager
+def progress(description: str) -> Iterator[Progress]:
+    """A progress display on stderr that stays silent when nobody watches."""
+    bar = Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(),
+        console=errors, transient=True, disable=not errors.is_terminal,
+    )
+    with bar:
+        bar.add_task(description, total=None)
+        yield bar

@@ -1,0 +1,56 @@
+"""Every knob of a plan, with its unit and where it comes from in the paper."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Objective = Literal["latency", "paper"]
+Partition = Literal["auto", "grid", "window"]
+Embedding = Literal["stress", "vivaldi", "mds"]
+
+LEGS: dict[Objective, tuple[float, float, float]] = {
+    "latency": (1.0, 1.0, 2.0),
+    "paper": (1.0, 1.0, 1.0),
+}
+"""Weights of the legs left→host, right→host, host→sink. `latency` counts source→host→sink for each of the two
+sources, so the way to the sink counts twice; `paper` counts every link once (Eq. 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to plan. The defaults are what we recommend; the paper's settings are named beside each knob."""
+
+    seed: int = 0
+    """Same seed, same plan."""
+    objective: Objective = "latency"
+    """What a placement costs: see `LEGS`. The paper's Eq. 1 is `paper`."""
+    partition: Partition = "auto"
+    """How a sub-join that no single host can take is split: `grid` cuts both streams into parts (any join
+    condition), `window` deals out whole windows (tumbling windows; no extra traffic), `auto` picks per query."""
+    sigma: float | None = None
+    """σ in [0, 1]: no part of a stream in a grid exceeds p_max = max(1, σ·0.5·(dr(s)+dr(t))) tuples/s. None: parts
+    follow the hosts' free capacity. The paper's experiments use 0.4."""
+    bandwidth_budget: float | None = None
+    """t_b: no replica takes in more than this many tuples/s (Eq. 4). None: no limit."""
+    c_min: float = 0.0
+    """C_min: hosts with less free capacity than this (tuples/s) are passed over (Eq. 3). The paper's experiments use
+    half the median capacity."""
+    utilisation: float = 1.0
+    """Share of each node's capacity that may be used, in (0, 1]: less trades latency for headroom."""
+    max_replicas: int | None = None
+    """At most this many replicas per sub-join. None: no limit."""
+    allow_overload: bool = False
+    """Place what does not fit evenly over the nearest hosts, and report it, instead of refusing."""
+    embedding: Embedding = "stress"
+    """Phase I: the batch stress solver with heights, Vivaldi, or SMACOF for small full matrices."""
+    dimensions: int = 3
+    """Dimensions of the cost space."""
+    heights: bool = True
+    """Give each node a height: the part of its latency that every path to it shares (its access link)."""
+    neighbours: int = 32
+    """m: measured neighbours per node that the embedding uses at most."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The options as plain values, as `plan.json` keeps them."""
+        return asdict(self)

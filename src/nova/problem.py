@@ -1,0 +1,148 @@
+"""Problem: what the core plans for. Frozen columns, already validated, in tuples/s and milliseconds.
+
+Indices, not ids, connect the tables: a source names its node by row, a query its streams and sink by row. Ids are
+kept only to be written out again. `nova.scenario` builds a Problem from files; `nova.synthetic` draws one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int32]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Machines, one row each."""
+
+    ids: pa.StringArray
+    capacity: Floats
+    """Tuples/s the node can process; may be infinite."""
+    bandwidth: Floats
+    """Tuples/s the node's link can carry in; infinite where not stated."""
+    hosts: Bools
+    """Whether joins may run here."""
+    coordinates: Floats | None = None
+    """n × d, in ms; None where Phase I has to find them."""
+    heights: Floats | None = None
+    """Access-link part of each node's latency in ms; None means zero everywhere."""
+
+    def __len__(self) -> int:
+        return len(self.capacity)
+
+    @property
+    def room(self) -> Floats:
+        """Tuples/s of join input each node can take: capacity and bandwidth are charged alike, non-hosts take none."""
+        return np.where(self.hosts, np.minimum(self.capacity, self.bandwidth), 0.0)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Physical streams, one row each."""
+
+    ids: pa.StringArray
+    """Unique within a stream."""
+    stream: Ints
+    node: Ints
+    rate: Floats
+    """Tuples/s."""
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+
+@dataclass(frozen=True)
+class Equal:
+    """Join matrix by equal attribute: sources join where their codes are equal. A negative code joins nothing."""
+
+    attribute: str
+    left: Ints
+    """One code per source of the left stream, in source order."""
+    right: Ints
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Join matrix by explicit entries, as rows of the source table."""
+
+    left: Ints
+    right: Ints
+    output_rate: Floats
+    """Result tuples/s of the pair; NaN where not stated."""
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Join matrix of ones: every left source may join every right one."""
+
+
+JoinMatrix: TypeAlias = Equal | Pairs | Dense
+
+
+@dataclass(frozen=True)
+class Query:
+    """left ⋈ right in tumbling windows, results to a sink."""
+
+    id: str
+    left: int
+    """Row of the left stream's name in `Problem.streams`."""
+    right: int
+    sink: int
+    """Row of the sink's node."""
+    matrix: JoinMatrix
+    window_ms: float = 1000.0
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Measured round-trip times of unordered pairs: `first[i] < second[i]`, each pair at most once, ms > 0."""
+
+    first: Ints
+    second: Ints
+    rtt_ms: Floats
+
+    def __len__(self) -> int:
+        return len(self.rtt_ms)
+
+    def matrix(self, n: int) -> npt.NDArray[np.float32]:
+        """The full symmetric matrix over n nodes: NaN where nothing was measured, 0 on the diagonal."""
+        full = np.full((n, n), np.nan, dtype=np.float32)
+        full[self.first, self.second] = self.rtt_ms
+        full[self.second, self.first] = self.rtt_ms
+        np.fill_diagonal(full, 0.0)
+        return full
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Everything a plan depends on but the options."""
+
+    nodes: Nodes
+    streams: tuple[str, ...]
+    sources: Sources
+    queries: tuple[Query, ...]
+    latency: Latency | None = None
+    digest: str = ""
+    """Checksum of the scenario it came from; written into plans so that a stale plan is noticed."""
+    warnings: tuple[str, ...] = field(default=())
+    """What was repaired on reading (say, two directions of an RTT averaged), in words."""
+
+    def sources_of(self, stream: int) -> Ints:
+        """Rows of the source table that belong to a stream."""
+        return np.flatnonzero(self.sources.stream == stream).astype(np.int32)
+
+
+def numbered_ids(n: int, prefix: str = "") -> pa.StringArray:
+    """Ids `prefix0`, `prefix1`, … for tables whose rows have no names of their own."""
+    numbers = pa.array(np.arange(n)).cast(pa.string())
+    if not prefix:
+        return numbers
+    return pc.binary_join_element_wise(pa.scalar(prefix), numbers, "")
