@@ -1,0 +1,30 @@
+"""Fixtures that every room of the tests may use. Builders of small scenarios: see `builders.py` beside this file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from builders import write_scenario
+
+settings.register_profile("nova", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("nova")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of public data and fixed instances that lies beside the repository, not in it."""
+    beside = Path(__file__).resolve().parents[1].parent / "shared"
+    folder = Path(os.environ.get("NOVA_SHARED") or beside)
+    if not folder.is_dir():
+        pytest.skip("needs the shared data in ../shared beside the repository, or NOVA_SHARED set to its folder")
+    return folder
+
+
+@pytest.fixture
+def scenario_file(tmp_path: Path) -> Path:
+    """A small scenario that plans as it is: see `builders.SMALL`."""
+    return write_scenario(tmp_path / "scenario")
