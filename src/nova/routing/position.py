@@ -1,0 +1,61 @@
+"""Where a tuple sits in the unit cube of its sub-join: its share of the stream and its window's slice.
+
+In Spark SQL the share is
+`shiftrightunsigned(xxhash64(xxhash64(source), unix_micros(time), value), 11) / 9007199254740992D` and the slice is
+`w * 0.6180339887D - floor(w * 0.6180339887D)` with `w = floor(unix_micros(time) / window_in_microseconds)`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nova.problem import Floats
+from nova.routing.xxh64 import Hashes, hash_longs, hash_strings
+
+GOLDEN = 0.6180339887
+"""Consecutive windows land this far apart on the unit circle: any slice gets evenly spread windows."""
+
+Longs = npt.NDArray[np.int64]
+
+
+def window_number(time_us: Longs, window_us: int) -> Longs:
+    """Number of the tumbling window that an event time (µs since 1970) falls into; negative before 1970."""
+    return np.floor_divide(time_us, np.int64(window_us))
+
+
+def slice_position(window: Longs) -> Floats:
+    """Place of each window in [0, 1): the fraction of w·0.6180339887, in double precision."""
+    turned = window.astype(np.float64) * GOLDEN
+    place: Floats = turned - np.floor(turned)
+    return place
+
+
+def tuple_share(source_hash: Hashes, time_us: Longs, value: pa.Array | None = None) -> Floats:
+    """Place of each tuple in its stream, in [0, 1): a hash of its source, event time and value.
+
+    `source_hash` is `hash_strings` of the source's id. A missing value is left out of the hash, as in Spark.
+    """
+    h = hash_longs(time_us, hash_longs(source_hash.view(np.int64)))
+    if value is not None:
+        bits, present = _bits(value)
+        h = np.where(present, hash_longs(bits, h), h)
+    share: Floats = (h >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return share
+
+
+def _bits(values: pa.Array) -> tuple[Longs, npt.NDArray[np.bool_]]:
+    """64 bits of each value, and where there is one: numbers as doubles, all else by the hash of its text."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    present = values.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(values.type) or pa.types.is_integer(values.type):
+        numbers = pc.fill_null(values.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
+        numbers = numbers + 0.0  # −0.0 becomes 0.0: equal values hash alike
+        return np.where(np.isnan(numbers), np.nan, numbers).view(np.int64), present
+    coded = values.cast(pa.string()).dictionary_encode()
+    words = hash_strings(coded.dictionary.to_pylist()).view(np.int64)
+    codes = pc.fill_null(coded.indices, 0).to_numpy(zero_copy_only=False)
+    return (words[codes] if len(words) else np.zeros(len(values), np.int64)), present

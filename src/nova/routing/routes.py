@@ -1,0 +1,151 @@
+"""Routes: the replica table turned into what a tuple needs to know, once per plan.
+
+Replicas that share a host and a box are merged into one *meeting* where their pairs are complete (every left source of
+the meeting joins every right one): a tuple then goes there once, not once per partner. That is exact, and it is what
+the plan charges a node for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nova.plan import Replicas
+from nova.problem import Floats, Ints
+from nova.virtual.resolve import SubJoins
+
+Rows = npt.NDArray[np.intp]
+SideName = Literal["left", "right"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """Where the tuples of each source go, as one list of boxes per source."""
+
+    start: npt.NDArray[np.int64]
+    """Boxes of source row s are start[s] … start[s + 1] − 1."""
+    meeting: Ints
+    share_from: Floats
+    share_to: Floats
+    slice_from: Floats
+    slice_to: Floats
+
+    def reach(self, source: npt.NDArray[np.integer], share: Floats, position: Floats) -> tuple[Rows, Ints]:
+        """Which tuple goes where: rows of the input, repeated as needed, and the meeting each copy goes to.
+        A negative source row goes nowhere."""
+        known = source >= 0
+        first = np.where(known, self.start[source], 0)
+        count = np.where(known, self.start[source + 1] - first, 0)
+        rows = np.repeat(np.arange(len(source)), count)
+        box = np.arange(len(rows)) + np.repeat(first - (np.cumsum(count) - count), count)
+        share, position = share[rows], position[rows]
+        inside = (self.share_from[box] <= share) & (share < self.share_to[box])
+        inside &= (self.slice_from[box] <= position) & (position < self.slice_to[box])
+        return rows[inside], self.meeting[box[inside]]
+
+
+@dataclass(frozen=True)
+class Routes:
+    """The data flow of one query under one plan."""
+
+    left: Side
+    right: Side
+    node: Ints
+    """Host of each meeting."""
+    sink: int
+    """Node that gets the results."""
+
+    def side(self, name: SideName) -> Side:
+        return self.left if name == "left" else self.right
+
+    def save(self, file: str | Path) -> None:
+        """Write as one .npz file."""
+        arrays = {f"{name}_{f.name}": getattr(self.side(name), f.name)
+                  for name in ("left", "right") for f in fields(Side)}
+        np.savez(file, node=self.node, sink=np.array(self.sink), **arrays)
+
+    @staticmethod
+    def load(file: str | Path) -> Routes:
+        """Read what `save` wrote."""
+        with np.load(file) as stored:
+            left, right = (Side(**{f.name: stored[f"{name}_{f.name}"] for f in fields(Side)})
+                           for name in ("left", "right"))
+            return Routes(left, right, stored["node"], int(stored["sink"]))
+
+
+def compile_routes(joins: SubJoins, replicas: Replicas, query: int, sources: int, sink: int) -> Routes:
+    """The routes of one query; `sources` is the length of the source table, `sink` the row of the query's sink."""
+    mine = replicas.take(joins.query[replicas.join] == query)
+    # A box without volume can meet nobody, and an empty range must not be mistaken for a whole one below.
+    mine = mine.take((mine.left_from < mine.left_to) & (mine.right_from < mine.right_to)
+                     & (mine.slice_from < mine.slice_to))
+    left, right = joins.left[mine.join], joins.right[mine.join]
+    meeting, first = _meetings(mine, left, right)
+    return Routes(
+        left=_side(mine, left, meeting, sources, "left"),
+        right=_side(mine, right, meeting, sources, "right"),
+        node=mine.node[first],
+        sink=sink,
+    )
+
+
+def _meetings(replicas: Replicas, left: Ints, right: Ints) -> tuple[Rows, Rows]:
+    """Meeting of each replica, and one replica of each meeting.
+
+    Within one host and box, left sources with the same set of partners form a complete block. Sets are compared by the
+    sum of random numbers, one per right source; a block that is not complete after all (a collision) falls apart into
+    its replicas, so chance costs time, never a result.
+    """
+    n = len(replicas)
+    if n == 0:
+        return np.empty(0, np.intp), np.empty(0, np.intp)
+    boxes = np.column_stack([replicas.node, replicas.left_from, replicas.left_to, replicas.right_from,
+                             replicas.right_to, replicas.slice_from, replicas.slice_to])
+    box = _codes(*boxes.T)
+    one_left = _codes(box, left)
+    tags = np.random.default_rng(0).integers(0, 2**63, int(right.max()) + 1, dtype=np.uint64)
+    total = np.zeros(int(one_left.max()) + 1, np.uint64)
+    np.add.at(total, one_left, tags[right])
+    block = _codes(box, total[one_left].view(np.int64))
+    edges = np.bincount(block)
+    lefts = np.bincount(block[_firsts(one_left)], minlength=len(edges))
+    rights = np.bincount(block[_firsts(_codes(block, right))], minlength=len(edges))
+    complete = (lefts * rights == edges)[block]
+    meeting = _codes(np.where(complete, block, len(edges) + np.arange(n)))
+    return meeting, _firsts(meeting)
+
+
+def _codes(*columns: npt.NDArray[np.generic]) -> Rows:
+    """Dense code of each distinct row."""
+    if len(columns) == 1:
+        return np.unique(columns[0], return_inverse=True)[1].astype(np.intp)
+    code = _codes(columns[0])
+    for column in columns[1:]:
+        other = _codes(column)
+        code = _codes(code * (int(other.max()) + 1) + other)
+    return code
+
+
+def _firsts(codes: Rows) -> Rows:
+    """First row of each code, in code order."""
+    rows: Rows = np.unique(codes, return_index=True)[1]
+    return rows
+
+
+def _side(replicas: Replicas, source: Ints, meeting: Rows, sources: int, name: SideName) -> Side:
+    """Boxes by source; the partners merged into one meeting bring one box, not one each."""
+    width = int(meeting.max()) + 1 if len(meeting) else 1
+    keep = _firsts((source.astype(np.int64) * width + meeting).astype(np.intp))  # sorted by source, then meeting
+    start = np.searchsorted(source[keep], np.arange(sources + 1)).astype(np.int64)
+    return Side(
+        start=start,
+        meeting=meeting[keep].astype(np.int32),
+        share_from=getattr(replicas, f"{name}_from")[keep],
+        share_to=getattr(replicas, f"{name}_to")[keep],
+        slice_from=replicas.slice_from[keep],
+        slice_to=replicas.slice_to[keep],
+    )

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nova.plan import Replicas
+from nova.routing import Epoch, Routes, Timeline, compile_routes
+from nova.virtual.resolve import SubJoins
+from tilings import random_replicas, sub_joins
+
+LEFTS, RIGHTS, NODES = 4, 4, 3
+SOURCES = LEFTS + RIGHTS
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> SubJoins:
+    """Any join matrix over four left and four right sources, empty ones included."""
+    allowed = np.array(draw(st.lists(st.booleans(), min_size=16, max_size=16))).reshape(LEFTS, RIGHTS)
+    left, right = np.nonzero(allowed)
+    return sub_joins(left, right + LEFTS, SOURCES)
+
+
+def tuples(rng: np.random.Generator, n: int, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    return rng.integers(first, first + count, n).astype(np.int32), rng.random(n)
+
+
+@given(joins=matrices(), seed=st.integers(0, 2**32 - 1))
+def test_every_joinable_pair_meets_exactly_once_and_on_its_box_host(joins: SubJoins, seed: int) -> None:
+    replicas = random_replicas(joins, NODES, seed) if len(joins) else Replicas.whole(joins.left, joins.left)
+    routes = compile_routes(joins, replicas, 0, SOURCES, 0)
+    rng = np.random.default_rng(seed)
+    left, left_share = tuples(rng, 30, 0, LEFTS)
+    right, right_share = tuples(rng, 30, LEFTS, RIGHTS)
+    place = float(rng.random())
+
+    at_left, meeting_left = routes.left.reach(left, left_share, np.full(30, place))
+    at_right, meeting_right = routes.right.reach(right, right_share, np.full(30, place))
+    met = {}
+    for i, m in zip(at_left, meeting_left, strict=True):
+        for j in at_right[meeting_right == m]:
+            met.setdefault((int(i), int(j)), []).append(int(routes.node[m]))
+
+    r = replicas
+    for i in range(30):
+        for j in range(30):
+            pair = (joins.left[r.join] == left[i]) & (joins.right[r.join] == right[j])
+            inside = (r.left_from <= left_share[i]) & (left_share[i] < r.left_to)
+            inside &= (r.right_from <= right_share[j]) & (right_share[j] < r.right_to)
+            inside &= (r.slice_from <= place) & (place < r.slice_to)
+            assert met.get((i, j), []) == r.node[pair & inside].tolist()
+
+
+def test_tuples_reach_only_replicas_that_need_them() -> None:
+    joins = sub_joins(np.array([0]), np.array([1]), 2)
+    half = Replicas(np.zeros(2, np.int32), np.array([5, 6], np.int32), np.array([0, 0.5]), np.array([0.5, 1]),
+                    np.zeros(2), np.ones(2), np.zeros(2), np.ones(2))
+    routes = compile_routes(joins, half, 0, 2, 0)
+    rows, meeting = routes.left.reach(np.array([0, 0]), np.array([0.2, 0.7]), np.zeros(2))
+    assert rows.tolist() == [0, 1]
+    assert routes.node[meeting].tolist() == [5, 6]
+    rows, meeting = routes.right.reach(np.array([1]), np.array([0.2]), np.zeros(1))
+    assert sorted(routes.node[meeting].tolist()) == [5, 6]  # the right stream is broadcast
+
+
+def test_a_complete_region_on_one_host_gets_each_tuple_once() -> None:
+    left, right = np.repeat(np.arange(10), 10), np.tile(np.arange(10, 20), 10)
+    joins = sub_joins(left, right, 20)
+    routes = compile_routes(joins, Replicas.whole(np.arange(100), np.full(100, 3)), 0, 20, 0)
+    assert routes.node.tolist() == [3]
+    rows, _ = routes.left.reach(np.arange(10), np.zeros(10), np.zeros(10))
+    assert rows.tolist() == list(range(10))
+
+
+def test_unknown_sources_and_empty_tables_go_nowhere() -> None:
+    joins = sub_joins(np.array([0]), np.array([1]), 2)
+    routes = compile_routes(joins, Replicas.whole(np.array([0]), np.array([0])), 0, 2, 0)
+    assert len(routes.left.reach(np.array([-1, 1]), np.zeros(2), np.zeros(2))[0]) == 0
+    none = compile_routes(joins, Replicas.whole(np.empty(0, int), np.empty(0, int)), 0, 2, 0)
+    assert len(none.left.reach(np.array([0]), np.zeros(1), np.zeros(1))[0]) == 0
+
+
+def test_routes_survive_the_disk(tmp_path: Path) -> None:
+    joins = sub_joins(np.array([0, 0]), np.array([1, 2]), 3)
+    routes = compile_routes(joins, random_replicas(joins, NODES, 1), 0, 3, 2)
+    routes.save(tmp_path / "routes.npz")
+    again = Routes.load(tmp_path / "routes.npz")
+    assert again.sink == 2
+    for name in ("left", "right"):
+        for field in ("start", "meeting", "share_from", "share_to", "slice_from", "slice_to"):
+            np.testing.assert_array_equal(getattr(again.side(name), field), getattr(routes.side(name), field))
+
+
+def test_windows_keep_the_plan_of_their_epoch() -> None:
+    joins = sub_joins(np.array([0]), np.array([1]), 2)
+    old, new = (compile_routes(joins, Replicas.whole(np.array([0]), np.array([node])), 0, 2, 0) for node in (4, 9))
+    timeline = Timeline((Epoch(-100, old), Epoch(10, new)))
+    windows = np.array([-5, 9, 10, 11])
+    rows, meeting = timeline.reach("left", np.zeros(4, np.int32), np.zeros(4), windows)
+    assert timeline.node(meeting, windows[rows])[np.argsort(rows)].tolist() == [4, 4, 9, 9]
+    assert timeline.epoch_of(windows).tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_an_epoch_without_tuples_reaches_nothing(side: str) -> None:
+    joins = sub_joins(np.array([0]), np.array([1]), 2)
+    routes = compile_routes(joins, Replicas.whole(np.array([0]), np.array([0])), 0, 2, 0)
+    rows, meeting = Timeline((Epoch(0, routes), Epoch(5, routes))).reach(
+        side, np.empty(0, np.int32), np.empty(0), np.empty(0, np.int64))  # type: ignore[arg-type]
+    assert len(rows) == len(meeting) == 0
