@@ -122,7 +122,8 @@ def _meetings(replicas: Replicas, left: Ints, right: Ints) -> tuple[Rows, Rows]:
 def _codes(*columns: npt.NDArray[np.generic]) -> Rows:
     """Dense code of each distinct row."""
     if len(columns) == 1:
-        return np.unique(columns[0], return_inverse=True)[1].astype(np.intp)
+        dense: Rows = np.unique(columns[0], return_inverse=True)[1].astype(np.intp)
+        return dense
     code = _codes(columns[0])
     for column in columns[1:]:
         other = _codes(column)

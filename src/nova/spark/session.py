@@ -65,6 +65,7 @@ def session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has already started the JVM
     launch = nullcontext() if submitted else _java()
     if not submitted:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Python workers: pyspark reads no other setting here
         address = master or f"local[{cores or '*'}]"
         builder = builder.master(address)
         settings |= _launched()
@@ -100,7 +101,6 @@ def _launched() -> dict[str, str]:
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     return {
         "spark.ui.enabled": "false",
-        "spark.pyspark.python": os.environ.get("PYSPARK_PYTHON", sys.executable),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
     }
 
