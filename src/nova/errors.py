@@ -42,16 +42,18 @@ class InvalidInput(NovaError):
 
     exit_code = 2
 
-    def __init__(self, faults: Sequence[Fault] | str) -> None:
+    def __init__(self, faults: Sequence[Fault] | str, *, more: int = 0) -> None:
+        """`more` counts faults that were found but not kept: a million bad rows need no million messages."""
         self.faults: tuple[Fault, ...] = () if isinstance(faults, str) else tuple(faults)
         if isinstance(faults, str):
             super().__init__(faults)
             return
         lines = [str(fault) for fault in self.faults[:SHOWN]]
-        if len(self.faults) > SHOWN:
-            lines.append(f"… and {len(self.faults) - SHOWN} more")
-        noun = "problem" if len(self.faults) == 1 else "problems"
-        super().__init__("\n".join([f"{len(self.faults)} {noun} in the input:", *lines]))
+        total = len(self.faults) + more
+        if total > len(lines):
+            lines.append(f"… and {total - len(lines):,} more")
+        noun = "problem" if total == 1 else "problems"
+        super().__init__("\n".join([f"{total:,} {noun} in the input:", *lines]))
 
 
 class Infeasible(NovaError):

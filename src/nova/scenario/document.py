@@ -1,0 +1,121 @@
+"""The scenario file itself: YAML or JSON to plain values, with the line of everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nova.errors import Fault, InvalidInput
+
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """YAML with the scalars of YAML 1.2: a node may be called `no`, `007` or `2024-01-01`, and stays that."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    message = f"{key.value!r} stands here twice"
+                    raise yaml.constructor.ConstructorError(None, None, message, key.start_mark)
+                seen.add(key.value)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return mapping
+
+
+_SCALARS = {
+    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    "int": (r"[-+]?(?:0|[1-9][0-9]*)", list("-+0123456789")),
+    "float": (
+        r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        list("-+0123456789."),
+    ),
+    "merge": (r"<<", ["<"]),
+}
+_Loader.yaml_implicit_resolvers = {}
+for _tag, (_pattern, _first) in _SCALARS.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node)))
+_Loader.add_constructor(
+    "tag:yaml.org,2002:float", lambda loader, node: float(re.sub(r"\.(?=[iInN])", "", loader.construct_scalar(node)))
+)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The document as plain values. A file that cannot be read or parsed raises InvalidInput with its line."""
+    file = str(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except IsADirectoryError:
+        raise InvalidInput([Fault(file, "this is a folder: name the scenario file in it")]) from None
+    except FileNotFoundError:
+        raise InvalidInput([Fault(file, "no such file")]) from None
+    except OSError as error:
+        raise InvalidInput([Fault(file, f"cannot be read: {error.strerror}")]) from None
+    except UnicodeDecodeError as error:
+        row = error.object.count(b"\n", 0, error.start) + 1
+        found = error.object[error.start : error.end]
+        raise InvalidInput([Fault(file, "not UTF-8 text", row, value=found)]) from None
+    content = _json(text, file) if path.suffix.lower() == ".json" else _yaml(text, file)
+    if content is None:
+        raise InvalidInput([Fault(file, "the scenario is empty: `nova init DIR` writes one to start from")])
+    if not isinstance(content, dict):
+        kind = "list" if isinstance(content, list) else "single value"
+        raise InvalidInput([Fault(file, f"a mapping with nodes, streams and queries expected, not a {kind}", 1)])
+    return content
+
+
+def _yaml(text: str, file: str) -> Any:
+    try:
+        return yaml.load(text, Loader=_Loader)  # safe: _Loader is a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        message = " ".join(filter(None, [error.problem, error.context and f"({error.context})"]))
+        raise InvalidInput([Fault(file, f"not YAML: {message}", mark.line + 1 if mark else None)]) from None
+    except yaml.YAMLError as error:
+        raise InvalidInput([Fault(file, f"not YAML: {error}")]) from None
+
+
+def _json(text: str, file: str) -> Any:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        mapping = dict(pairs)
+        if len(mapping) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InvalidInput([Fault(file, f"{twice!r} stands twice in one object", field=twice)])
+        return mapping
+
+    try:
+        return json.loads(text, object_pairs_hook=once)
+    except json.JSONDecodeError as error:
+        raise InvalidInput([Fault(file, f"not JSON: {error.msg} at column {error.colno}", error.lineno)]) from None
+
+
+def line_of(path: Path, location: Sequence[str | int]) -> int | None:
+    """Line of a field (or of the nearest thing around it that exists). Read again only when something is wrong."""
+    try:
+        node = yaml.compose(path.read_bytes().decode("utf-8-sig"), Loader=_Loader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return None
+    line: int | None = None
+    for part in location:
+        if isinstance(node, yaml.MappingNode):
+            found = [(key, value) for key, value in node.value if key.value == str(part)]
+            if not found:
+                break
+            line = found[0][0].start_mark.line + 1
+            node = found[0][1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return line or (1 if node is not None else None)

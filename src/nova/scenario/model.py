@@ -1,0 +1,319 @@
+"""What a user may write in a scenario file, as pydantic models; their JSON Schema is `nova schema`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from dataclasses import fields
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    WithJsonSchema,
+    create_model,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from nova.options import Options
+from nova.scenario.document import line_of
+from nova.scenario.faults import Faults, listed, suggestion
+from nova.units import DURATION, RATE, Quantity
+
+FORMAT = 1
+"""Version of the scenario contract, the field `nova`."""
+
+
+def _table(value: Any) -> Any:
+    """A path, or rows: mappings, or lists of which the first names the columns."""
+    if isinstance(value, str) and value.strip():
+        return value
+    if isinstance(value, list):
+        if all(isinstance(row, dict) for row in value) or all(isinstance(row, list) for row in value):
+            return value
+        raise PydanticCustomError("table", "the rows of an inline table are all mappings, or all lists")
+    raise PydanticCustomError("table", "a path (.csv, .csv.gz, .parquet) or inline rows expected")
+
+
+def _columns(value: Any) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if isinstance(names, list) and names and all(isinstance(name, str) and name.strip() for name in names):
+        if len(set(names)) < len(names):
+            raise PydanticCustomError("columns", "an attribute is named twice")
+        return tuple(names)
+    raise PydanticCustomError("columns", "the name of an attribute, or a list of names, expected")
+
+
+def _scalar(value: Any) -> str | int | float | bool:
+    if isinstance(value, str | int | float):
+        return value
+    raise PydanticCustomError("scalar", "a text, a number, true or false expected")
+
+
+def _name(value: Any) -> Any:
+    """Ids that YAML reads as whole numbers are names all the same."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _quantity(quantity: Quantity, *, above_zero: bool = False) -> BeforeValidator:
+    def parse(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            return value
+        try:
+            number = quantity.parse(value)
+        except ValueError as error:
+            raise PydanticCustomError("quantity", "{message}", {"message": str(error)}) from None
+        if above_zero and not 0 < number < float("inf"):
+            raise PydanticCustomError("quantity", "a positive, finite value expected")
+        return number
+
+    return BeforeValidator(parse, json_schema_input_type=float | str if quantity.bare else str)
+
+
+Table: TypeAlias = Annotated[
+    Any,
+    PlainValidator(_table),
+    WithJsonSchema({
+        "anyOf": [
+            {"type": "string", "minLength": 1, "description": "Path of a .csv, .csv.gz or .parquet file, "
+             "from the folder of the scenario file."},
+            {"type": "array", "items": {"type": "object"}, "description": "Rows as mappings."},
+            {"type": "array", "items": {"type": "array"}, "description": "Rows as lists; the first names the columns."},
+        ]
+    }),
+]
+Attributes: TypeAlias = Annotated[
+    Any,
+    PlainValidator(_columns),
+    WithJsonSchema({
+        "anyOf": [
+            {"type": "string", "minLength": 1},
+            {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "uniqueItems": True},
+        ]
+    }),
+]
+Scalar: TypeAlias = Annotated[
+    Any, PlainValidator(_scalar), WithJsonSchema({"type": ["string", "number", "boolean"]})
+]
+Name: TypeAlias = Annotated[str, BeforeValidator(_name, json_schema_input_type=str | int), Field(min_length=1)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class Columns(_Part):
+    """Which columns of the input say where, when and what a tuple is."""
+
+    source: str = "source_id"
+    """Column with the id of the source a tuple comes from."""
+    time: str = "event_time"
+    """Column with the event time: ISO 8601, or epoch milliseconds."""
+    value: str = "value"
+    """Column with the measured value."""
+
+
+class StreamInput(_Part):
+    """Where the tuples of a stream come from when the plan runs."""
+
+    format: str = Field(min_length=1)
+    """csv, json, parquet, mqtt, generator, or any format that Spark reads."""
+    path: str | None = None
+    """File or folder, from the folder of the scenario file; or a URL that Spark reads."""
+    options: dict[str, Scalar] = Field(default_factory=dict)
+    """Options of the reader, handed on as they are."""
+    columns: Columns = Field(default_factory=Columns)
+    """Names of the columns that every tuple needs."""
+
+    @model_validator(mode="after")
+    def _files_need_a_path(self) -> StreamInput:
+        if self.format in ("csv", "json", "parquet") and not self.path:
+            raise PydanticCustomError("path", "{format} input needs a path", {"format": self.format})
+        return self
+
+    def location(self, folder: Path) -> str | None:
+        """The path to read from: as written where it is absolute or a URL, else inside the scenario's folder."""
+        if self.path is None or "://" in self.path or Path(self.path).is_absolute():
+            return self.path
+        return str(folder / self.path)
+
+
+class Stream(_Part):
+    """A logical stream: many sources of one kind."""
+
+    sources: Table
+    """Table with the columns id, node, rate (tuples/s) and any attributes to join on."""
+    input: StreamInput | None = None
+    """Where its tuples come from; needed to run the plan, not to make it."""
+
+
+class Window(_Part):
+    """How time is cut; tuples join within a window."""
+
+    tumbling: Annotated[float, _quantity(DURATION, above_zero=True)] = 1000.0
+    """Length with its unit, such as 1s or 500ms; kept in milliseconds."""
+
+
+class Query(_Part):
+    """left ⋈ right in tumbling windows, results to a sink."""
+
+    id: Name
+    """Name of the query, unique."""
+    left: Name
+    """Name of the left stream."""
+    right: Name
+    """Name of the right stream; a stream is not joined with itself."""
+    on: Attributes | None = None
+    """Attribute (or list of attributes) of the sources: those with equal values join."""
+    pairs: Table | None = None
+    """Table with the columns left, right and, if known, output_rate: exactly these sources join."""
+    window: Window = Field(default_factory=Window)
+    """Tumbling window; 1 s where not stated."""
+    sink: Name
+    """Node that gets the results."""
+
+    @model_validator(mode="after")
+    def _one_matrix(self) -> Query:
+        if self.on is not None and self.pairs is not None:
+            raise PydanticCustomError("matrix", "`on` and `pairs` both say which sources join: give one of them")
+        return self
+
+
+_RANGES: dict[str, Any] = {
+    "seed": Field(ge=0, lt=2**63),
+    "sigma": Field(ge=0, le=1),
+    "bandwidth_budget": Field(gt=0, allow_inf_nan=False),
+    "c_min": Field(ge=0, allow_inf_nan=False),
+    "utilisation": Field(gt=0, le=1),
+    "max_replicas": Field(ge=1),
+    "dimensions": Field(ge=1, le=16),
+    "neighbours": Field(ge=1),
+}
+_RATES = {"bandwidth_budget", "c_min"}
+
+
+
+
+def _option_fields() -> dict[str, Any]:
+    """The fields of `nova.options.Options`, each with its range: one list of options in the project, not two."""
+    hints, texts = get_type_hints(Options), _attribute_texts(Options)
+    found: dict[str, Any] = {}
+    for option in fields(Options):
+        hint = hints[option.name]
+        optional = type(None) in get_args(hint)
+        annotation: Any = next(a for a in get_args(hint) if a is not type(None)) if optional else hint
+        if option.name in _RANGES:
+            annotation = Annotated[annotation, _RANGES[option.name]]
+        if option.name in _RATES:
+            annotation = Annotated[annotation, _quantity(RATE)]
+        default = Field(option.default, description=texts.get(option.name))
+        found[option.name] = (annotation | None if optional else annotation, default)
+    return found
+
+
+def _attribute_texts(cls: type) -> dict[str, str]:
+    """The docstring under each attribute of a class: what an editor shows for an option."""
+    body = ast.parse(inspect.getsource(cls)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in pairwise(body.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
+
+
+OptionsModel: type[BaseModel] = create_model(
+    "Options", __base__=_Part, __doc__="How to plan; every field has a default.", **_option_fields()
+)
+"""`nova.options.Options` as a user may write them."""
+
+
+class Document(_Part):
+    """A scenario: nodes, latencies, streams and the queries that join them."""
+
+    nova: Literal[1]
+    """Version of this format."""
+    nodes: Table
+    """Table with the columns id, capacity (tuples/s) and, if wanted, coordinates in ms (x, y, z or x0, x1, …), height
+    (ms), hosts (true/false), bandwidth (tuples/s) and labels."""
+    latency: Table | None = None
+    """Square matrix of RTTs in ms (first column: id), or table with the columns from, to, rtt_ms. Not needed where the
+    nodes carry coordinates."""
+    streams: Annotated[dict[Name, Stream], Field(min_length=1)]
+    """Logical streams by name."""
+    queries: Annotated[list[Query], Field(min_length=1)]
+    """Joins of two streams each."""
+    options: dict[str, Any] | None = None
+    """How to plan. Checked by `OptionsModel`, together with what the command line says."""
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of scenario files."""
+    full = create_model("Scenario", __base__=Document, __doc__=Document.__doc__, options=(OptionsModel | None, None))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **full.model_json_schema(),
+        "title": "Nova scenario",
+    }
+
+
+def note(
+    error: ValidationError, model: type[BaseModel], path: Path, faults: Faults, inside: tuple[str, ...] = ()
+) -> None:
+    """Every problem that pydantic found in the file, as faults in our words with their lines."""
+    for detail in error.errors(include_url=False):
+        location = (*inside, *detail["loc"])
+        faults.add(
+            str(path),
+            _message(detail, model),
+            line_of(path, location),
+            ".".join(str(part) for part in location) or None,
+            None if detail["type"] in ("missing", "extra_forbidden") else _short(detail["input"]),
+        )
+
+
+def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    known = _fields_at(model, detail["loc"][:-1])
+    match detail["type"]:
+        case "extra_forbidden":
+            return f"unknown field{suggestion(detail['loc'][-1], known)}; the fields here are {listed(known, 30)}"
+        case "missing":
+            return "missing"
+        case "literal_error" if detail["loc"] == ("nova",):
+            return f"this version of nova reads scenario format {FORMAT}"
+        case _:
+            return detail["msg"].replace("Input should", "should").replace("Dictionary should", "should")
+
+
+def _fields_at(model: Any, location: tuple[int | str, ...]) -> list[str]:
+    """Names of the fields that may stand at a location."""
+    at = model
+    for part in location:
+        at = at.model_fields[part].annotation if _is_model(at) and part in at.model_fields else _inner(at)
+        while get_origin(at) in (Annotated, Union, types.UnionType):
+            at = next((a for a in get_args(at) if a is not type(None)), None)
+    return list(at.model_fields) if _is_model(at) else []
+
+
+def _inner(container: Any) -> Any:
+    """Type of what a list or mapping holds."""
+    return get_args(container)[-1] if get_args(container) else None
+
+
+def _is_model(candidate: Any) -> bool:
+    return isinstance(candidate, type) and issubclass(candidate, BaseModel)
+
+
+def _short(value: object) -> object:
+    """The value as an error shows it; long ones only by their beginning."""
+    text = repr(value)
+    return value if len(text) <= 80 else text[:77] + "…"
