@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("nova.cli.evaluate", "Figures of a plan: latency, load, traffic, gap to the bound."),
     "explain": ("nova.cli.explain", "Why a join or a node got what it got."),
     "show": ("nova.cli.show", "Draw a plan as HTML or PNG."),
+    "simulate": ("nova.cli.simulate", "Run a plan through a queueing simulation: latency, throughput, backlog."),
     "embed": ("nova.cli.embed", "Phase I alone: coordinates from latencies, with their accuracy."),
 }
 

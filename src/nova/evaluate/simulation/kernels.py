@@ -13,9 +13,7 @@ import numpy as np
 from nova.evaluate.simulation.result import Longs
 from nova.jit import inline, kernel
 from nova.problem import Floats, Ints
-
-GOLDEN = 0.6180339887
-"""Step between the positions of consecutive windows: a contract with the runtime."""
+from nova.routing.position import GOLDEN
 
 
 @inline
