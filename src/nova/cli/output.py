@@ -36,6 +36,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def warn(messages: Iterable[str]) -> None:
+    """Print warnings on stderr, where they do not disturb tables and JSON."""
+    for message in messages:
+        typer.echo(f"warning: {message}", err=True)
+
+
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print a table; numbers are right-aligned and short."""
     drawn = Table(title=title, title_justify="left")

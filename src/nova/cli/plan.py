@@ -1,0 +1,167 @@
+"""`nova plan`: from a scenario to a plan."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nova.cli.output import JSON, emit_json, progress, table, warn
+
+if TYPE_CHECKING:
+    from nova.plan import Plan
+    from nova.problem import Problem
+
+app = typer.Typer()
+
+
+@app.command()
+def command(
+    scenario: Path = typer.Argument(..., metavar="SCENARIO", help="Scenario file, YAML or JSON."),
+    output: Path = typer.Option(..., "-o", "--output", metavar="PLAN", help="Folder of the plan."),
+    seed: int | None = typer.Option(None, help="Same seed, same plan."),
+    objective: str | None = typer.Option(None, help="What a placement costs: latency, or paper (Eq. 1)."),
+    partition: str | None = typer.Option(None, help="How large joins are split: auto, grid or window."),
+    sigma: float | None = typer.Option(None, help="The paper's σ in 0…1: limits the parts of a grid."),
+    bandwidth_budget: str | None = typer.Option(None, help="Most tuples/s into one replica."),
+    c_min: str | None = typer.Option(None, help="Pass over hosts with less free capacity (tuples/s) than this."),
+    utilisation: float | None = typer.Option(None, help="Share of each capacity that may be used, in 0…1."),
+    max_replicas: int | None = typer.Option(None, help="Most replicas of one sub-join."),
+    allow_overload: bool | None = typer.Option(
+        None, "--allow-overload", help="Spread what does not fit evenly and report it, instead of refusing."
+    ),
+    embedding: str | None = typer.Option(None, help="Phase I: stress, vivaldi or mds."),
+    dimensions: int | None = typer.Option(None, help="Dimensions of the cost space."),
+    heights: bool | None = typer.Option(None, "--heights/--no-heights", help="Give nodes a height for their link."),
+    neighbours: int | None = typer.Option(None, help="Measured neighbours per node that Phase I uses at most."),
+    as_json: bool = JSON,
+) -> None:
+    """Decide where every join of SCENARIO runs, in how many replicas and on which part of each stream.
+
+    Options given here win over those of the scenario file. If the scenario is wrong or cannot fit, the command says
+    what is missing, ends with exit code 2 and writes nothing.
+
+    Example: `nova plan demo/scenario.yaml -o demo/plan --partition grid`
+    """
+    overrides = {
+        "seed": seed,
+        "objective": objective,
+        "partition": partition,
+        "sigma": sigma,
+        "bandwidth_budget": bandwidth_budget,
+        "c_min": c_min,
+        "utilisation": utilisation,
+        "max_replicas": max_replicas,
+        "allow_overload": allow_overload,
+        "embedding": embedding,
+        "dimensions": dimensions,
+        "heights": heights,
+        "neighbours": neighbours,
+    }
+    refuse_other_folder(output)
+    started = time.perf_counter()
+    with progress("reading the scenario"):
+        from nova.scenario import load
+
+        loaded = load(scenario, overrides)
+    warn(loaded.warnings)
+    with progress("planning"):
+        from nova.optimizer import optimize
+
+        plan = optimize(loaded.problem, loaded.options)
+    write_whole(plan, output, loaded.problem)
+    figures = summarise(plan, loaded.problem) | {"seconds": round(time.perf_counter() - started, 3)}
+    if as_json:
+        emit_json({"plan": str(output), **figures, "warnings": list(loaded.warnings)})
+    else:
+        _print(figures, output)
+    if figures["overloaded"]:
+        warn([f"{figures['overloaded']:,} nodes are overloaded: `nova evaluate` names them and says by how much"])
+
+
+def summarise(plan: Plan, problem: Problem) -> dict[str, Any]:
+    """The figures that one looks at first; ms and tuples/s. `nova evaluate` has the rest."""
+    import numpy as np
+
+    from nova.evaluate.metrics import evaluate
+
+    metrics = evaluate(problem, plan)
+    per_join = np.bincount(plan.replicas.join, minlength=len(plan.joins))
+    return {
+        "nodes": len(problem.nodes),
+        "sub_joins": metrics.sub_joins,
+        "replicas": metrics.replicas,
+        "split_sub_joins": int(np.count_nonzero(per_join > 1)),
+        "hosts": metrics.hosts,
+        "latency_mean_ms": metrics.latency_mean_ms,
+        "latency_p90_ms": metrics.latency_p90_ms,
+        "sink_based_mean_ms": metrics.sink_based_mean_ms,
+        "sink_based_p90_ms": metrics.sink_based_p90_ms,
+        "overloaded": metrics.overloaded,
+    }
+
+
+def _print(figures: dict[str, Any], output: Path) -> None:
+    table(
+        "Plan",
+        ["", "value"],
+        [
+            ("nodes", figures["nodes"]),
+            ("sub-joins", figures["sub_joins"]),
+            ("replicas", figures["replicas"]),
+            ("split sub-joins", figures["split_sub_joins"]),
+            ("hosts used", figures["hosts"]),
+            ("overloaded nodes", figures["overloaded"]),
+        ],
+    )
+    table(
+        "Latency of a source, ms",
+        ["", "mean", "90th percentile"],
+        [
+            ("this plan", figures["latency_mean_ms"], figures["latency_p90_ms"]),
+            ("all joins at the sink", figures["sink_based_mean_ms"], figures["sink_based_p90_ms"]),
+        ],
+    )
+    typer.echo(f"wrote {output} in {figures['seconds']:.1f} s")
+
+
+def refuse_other_folder(output: Path) -> None:
+    """A plan may replace a plan, but nothing else that happens to have the name."""
+    from nova.errors import Fault, InvalidInput
+
+    if output.is_dir():
+        if any(output.iterdir()) and not (output / "plan.json").exists():
+            raise InvalidInput([Fault(str(output), "is a folder with other things than a plan: choose another name")])
+    elif output.exists():
+        raise InvalidInput([Fault(str(output), "is a file: a plan is a folder")])
+
+
+def write_whole(plan: Plan, output: Path, problem: Problem) -> None:
+    """Write a plan wholly or not at all: into a folder beside the target, which then takes its name.
+
+    Where a plan stands already, its files are replaced one by one and other files in the folder stay.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}-"))
+    try:
+        plan.write(beside, problem)
+        if output.exists():
+            for file in beside.iterdir():
+                os.replace(file, output / file.name)
+        else:
+            beside.chmod(0o777 & ~_umask())
+            os.replace(beside, output)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _umask() -> int:
+    """The process's mask for new files, which the private temporary folder was made without."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
