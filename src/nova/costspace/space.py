@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from nova.problem import Floats
+
+Rows: TypeAlias = npt.NDArray[np.int64]
+"""Rows of a list of pairs, or offsets into it: there may be more than 2³¹."""
+
+HeldOut = Literal["unused", "reserved", "refit", "given", "none"]
+"""Where the pairs come from that accuracy is told on: `unused`: measured, but beyond the m neighbours per node;
+`reserved`: a small share that was kept out of the fit; `refit`: a tenth that was kept out of a second fit, while the
+space itself uses all; `given`: all measurements, as the coordinates came with the nodes; `none`: the fitted pairs
+themselves, as too few were measured to keep any out (an error of the fit, not of prediction)."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +29,10 @@ class Accuracy:
     p90_relative_error: float
     mae_ms: float
     tiv_share: float
-    """Share of node triples whose measured RTTs break the triangle inequality: no metric space can fit those."""
+    """Share of triples (i, j, k) where the way over k is shorter than the direct one, d(i,j) > d(i,k) + d(k,j): no
+    metric space can fit those. NaN where no three pairs of a triple were measured."""
+    heldout: HeldOut = "unused"
+    """Which pairs the figures are told on."""
 
 
 @dataclass(frozen=True)
