@@ -28,3 +28,10 @@ def shared() -> Path:
 def scenario_file(tmp_path: Path) -> Path:
     """A small scenario that plans as it is: see `builders.SMALL`."""
     return write_scenario(tmp_path / "scenario")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep all Spark tests on one xdist worker: one session, one JVM, while the other worker does the rest."""
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
