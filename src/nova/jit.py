@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar, cast
 
 import numba
 
 F = TypeVar("F", bound=Callable[..., object])
+
+
+def _cache_folder() -> Path:
+    """A folder named after the text of all kernel modules. Numba checks only the file of the kernel itself, so a
+    kernel that calls one of another module would otherwise keep running the old callee."""
+    package = Path(__file__).parent
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(package.rglob("*.py")):
+        text = path.read_bytes()
+        if b"nova.jit" in text:
+            digest.update(text)
+    caches = package / "__pycache__"
+    if not os.access(package, os.W_OK):
+        caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "nova"
+    folder = caches / f"kernels-{digest.hexdigest()[:16]}"
+    if not folder.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in sorted(caches.glob("kernels-*"), key=lambda p: p.stat().st_mtime)[:-8]:
+            shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+numba.config.CACHE_DIR = str(_cache_folder())
 
 
 def kernel(function: F) -> F:
