@@ -15,7 +15,7 @@ from nova.costspace.neighbours import choose, spanning
 from nova.costspace.space import CostSpace, HeldOut
 from nova.errors import Fault, InvalidInput
 from nova.options import Options
-from nova.problem import Bools, Floats, Latency, Problem
+from nova.problem import Bools, Floats, Ints, Latency, Problem
 
 REFIT_SHARE = 0.1
 """Share of the pairs that a second fit leaves out where all are needed."""
@@ -42,8 +42,10 @@ def embed(problem: Problem, options: Options = Options(), progress: Progress | N
         return space if latency is None else _told(space, latency, np.ones(len(latency), bool), "given", options)
     if latency is None:
         raise InvalidInput("the nodes have neither coordinates nor latencies: there is nothing to place them by")
-    _refuse_pieces(problem, latency)
-    return embed_latency(len(nodes), latency, options, progress)
+    count, piece = pieces(len(nodes), latency.first, latency.second)
+    if count <= 1:
+        return embed_latency(len(nodes), latency, options, progress)
+    return _embed_piece(latency, piece == _piece_in_use(problem, piece), options, progress)
 
 
 def embed_latency(
@@ -108,16 +110,32 @@ def _told(space: CostSpace, latency: Latency, on: Bools, heldout: HeldOut, optio
     return replace(space, accuracy=measure(space, first[rows], second[rows], rtt[rows], heldout, broken))
 
 
-def _refuse_pieces(problem: Problem, latency: Latency) -> None:
-    """Unconnected pieces have no latency between them, and none may be made up (consul #20955)."""
-    count, piece = pieces(len(problem.nodes), latency.first, latency.second)
-    if count <= 1:
-        return
-    sizes = np.bincount(piece)
-    apart = np.flatnonzero(piece != sizes.argmax())
-    ids: pa.StringArray = problem.nodes.ids
-    raise InvalidInput([
-        Fault("latency", f"no measured way to the {sizes.max():,} nodes of the largest connected piece",
-              field="id", value=ids[int(node)].as_py())
-        for node in apart
-    ])
+def _piece_in_use(problem: Problem, piece: Ints) -> int:
+    """The one piece that holds all hosts, sources and sinks. Pieces have no latency between them, and none may be
+    made up (consul #20955)."""
+    used = problem.nodes.hosts.copy()
+    used[problem.sources.node] = True
+    used[[query.sink for query in problem.queries]] = True
+    sizes = np.bincount(piece[used])
+    largest = int(sizes.argmax())
+    if np.count_nonzero(sizes) > 1:
+        ids: pa.StringArray = problem.nodes.ids
+        raise InvalidInput([
+            Fault("latency", f"no measured way to the {sizes[largest]:,} nodes of the largest connected piece",
+                  field="id", value=ids[int(node)].as_py())
+            for node in np.flatnonzero(used & (piece != largest))
+        ])
+    return largest
+
+
+def _embed_piece(latency: Latency, inside: Bools, options: Options, progress: Progress | None) -> CostSpace:
+    """Embed the nodes `inside`, which are connected. The others, which nothing uses, are infinitely high: no finite
+    latency is known to them."""
+    row = np.cumsum(inside).astype(np.int32) - np.int32(1)
+    keep = inside[latency.first]
+    part = Latency(row[latency.first[keep]], row[latency.second[keep]], latency.rtt_ms[keep])
+    space = embed_latency(int(inside.sum()), part, options, progress)
+    coordinates = np.tile(space.coordinates.mean(0), (len(inside), 1))
+    heights = np.full(len(inside), np.inf)
+    coordinates[inside], heights[inside] = space.coordinates, space.heights
+    return CostSpace(coordinates, heights, space.accuracy)

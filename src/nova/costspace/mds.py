@@ -12,12 +12,13 @@ import numpy as np
 
 from nova.costspace.landmarks import landmark_mds
 from nova.errors import InvalidInput
+from nova.jit import kernel
 from nova.problem import Floats, Ints
 
 LARGEST = 3000
 """Nodes. Beyond, dense matrices take more memory and time than the stress solver needs for a better fit."""
 STEPS = 300
-TOLERANCE = 1e-7
+TOLERANCE = 1e-6
 """Stop where a step improves the stress by less than this share."""
 
 
@@ -42,20 +43,32 @@ def solve(
     x = landmark_mds(n, first, second, rtt, dimensions, seed) + noise
     before = np.inf
     for step in range(STEPS):
-        away = _distances(x)
-        stress = float((weight * (away - target) ** 2).sum())
+        pulled, stress = _pull(x, target, weight)
         if progress is not None:
             progress((step + 1) / STEPS)
         if before - stress <= TOLERANCE * stress:
             break
         before = stress
-        pull = weight * np.divide(target, away, out=np.zeros_like(away), where=away > 0)
-        x = inverse @ (pull.sum(1)[:, None] * x - pull @ x)
+        x = inverse @ pulled
     return x, np.zeros(n)
 
 
-def _distances(x: Floats) -> Floats:
-    square = (x**2).sum(1)
-    away: Floats = np.sqrt(np.maximum(square[:, None] + square[None, :] - 2.0 * (x @ x.T), 0.0))
-    np.fill_diagonal(away, 0.0)
-    return away
+@kernel
+def _pull(x: Floats, target: Floats, weight: Floats) -> tuple[Floats, float]:
+    """B(x)·x of the Guttman transform, and the stress at x."""
+    n, d = x.shape
+    pulled = np.zeros((n, d))
+    stress = 0.0
+    for i in range(n):
+        for j in range(n):
+            if weight[i, j] > 0.0:
+                square = 0.0
+                for c in range(d):
+                    square += (x[i, c] - x[j, c]) ** 2
+                away = np.sqrt(square)
+                stress += weight[i, j] * (away - target[i, j]) ** 2
+                if away > 0.0:
+                    force = weight[i, j] * target[i, j] / away
+                    for c in range(d):
+                        pulled[i, c] += force * (x[i, c] - x[j, c])
+    return pulled, stress
