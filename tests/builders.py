@@ -74,3 +74,37 @@ def invoke_json(*arguments: object) -> Any:
     result = invoke(*arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
+
+
+FILES: dict[str, str] = {
+    "nodes.csv": "id,capacity,x,y,hosts\nedge1,60,0,10,\nedge2,60,10,0,\nfog,120,8,8,true\nhq,20,12,12,false\n",
+    "rtt.csv": "from,to,rtt_ms\nedge1,edge2,14.1\nedge1,fog,8.2\nedge2,fog,8.2\nfog,hq,5.7\n",
+    "pressure.csv": "id,node,rate,region\np1,edge1,25,north\np2,edge2,25,south\n",
+    "humidity.csv": "id,node,rate,region\nh1,edge2,25,north\nh2,edge1,25,south\n",
+    "scenario.yaml": (
+        "nova: 1\n"
+        "nodes: nodes.csv\n"
+        "latency: rtt.csv\n"
+        "streams:\n"
+        "  pressure: {sources: pressure.csv}\n"
+        "  humidity: {sources: humidity.csv}\n"
+        "queries:\n"
+        "  - id: climate\n"
+        "    left: pressure\n"
+        "    right: humidity\n"
+        "    on: region\n"
+        "    sink: hq\n"
+    ),
+}
+"""A scenario as files, in order: tests of bad input change one of them."""
+
+
+def write_files(folder: Path, changes: dict[str, str | bytes | None] | None = None) -> Path:
+    """Write `FILES` with some of them replaced (None: left out). Returns the path of `scenario.yaml`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in {**FILES, **(changes or {})}.items():
+        if isinstance(content, bytes):
+            (folder / name).write_bytes(content)
+        elif content is not None:
+            (folder / name).write_text(content, encoding="utf-8")
+    return folder / "scenario.yaml"

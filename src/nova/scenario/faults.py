@@ -18,8 +18,9 @@ class Faults:
         self._found: dict[str, Fault] = {}
         self._more = 0
 
-    def add(self, file: str, message: str, row: int | None = None, field: str | None = None,
-            value: object = None) -> None:
+    def add(
+        self, file: str, message: str, row: int | None = None, field: str | None = None, value: object = None
+    ) -> None:
         """Note one fault; one that was noted before (a table used twice) counts once."""
         fault = Fault(file, message, row, field, value)
         self._found.setdefault(str(fault), fault)

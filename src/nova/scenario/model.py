@@ -81,28 +81,37 @@ def _quantity(quantity: Quantity, *, above_zero: bool = False) -> BeforeValidato
 Table: TypeAlias = Annotated[
     Any,
     PlainValidator(_table),
-    WithJsonSchema({
-        "anyOf": [
-            {"type": "string", "minLength": 1, "description": "Path of a .csv, .csv.gz or .parquet file, "
-             "from the folder of the scenario file."},
-            {"type": "array", "items": {"type": "object"}, "description": "Rows as mappings."},
-            {"type": "array", "items": {"type": "array"}, "description": "Rows as lists; the first names the columns."},
-        ]
-    }),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {
+                    "type": "string",
+                    "minLength": 1,
+                    "description": "Path of a .csv, .csv.gz or .parquet file, from the folder of the scenario file.",
+                },
+                {"type": "array", "items": {"type": "object"}, "description": "Rows as mappings."},
+                {
+                    "type": "array",
+                    "items": {"type": "array"},
+                    "description": "Rows as lists; the first names the columns.",
+                },
+            ]
+        }
+    ),
 ]
 Attributes: TypeAlias = Annotated[
     Any,
     PlainValidator(_columns),
-    WithJsonSchema({
-        "anyOf": [
-            {"type": "string", "minLength": 1},
-            {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "uniqueItems": True},
-        ]
-    }),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "uniqueItems": True},
+            ]
+        }
+    ),
 ]
-Scalar: TypeAlias = Annotated[
-    Any, PlainValidator(_scalar), WithJsonSchema({"type": ["string", "number", "boolean"]})
-]
+Scalar: TypeAlias = Annotated[Any, PlainValidator(_scalar), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 Name: TypeAlias = Annotated[str, BeforeValidator(_name, json_schema_input_type=str | int), Field(min_length=1)]
 
 
@@ -200,8 +209,6 @@ _RANGES: dict[str, Any] = {
 _RATES = {"bandwidth_budget", "c_min"}
 
 
-
-
 def _option_fields() -> dict[str, Any]:
     """The fields of `nova.options.Options`, each with its range: one list of options in the project, not two."""
     hints, texts = get_type_hints(Options), _attribute_texts(Options)
@@ -226,8 +233,11 @@ def _attribute_texts(cls: type) -> dict[str, str]:
     return {
         field.target.id: inspect.cleandoc(text.value.value)
         for field, text in pairwise(body.body)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
     }
 
 

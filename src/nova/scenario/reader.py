@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def read_table(
             else:
                 faults.add(str(path), "tables end in .csv, .csv.gz or .parquet", field=field)
                 return None
-        except OSError as error:
+        except (OSError, EOFError, zlib.error) as error:
             faults.add(str(path), f"cannot be read: {error}", field=field)
             return None
     if table is not None and not len(table):
@@ -228,8 +229,12 @@ def _note_encoding(path: Path, faults: Faults) -> None:
                 raw.decode("utf-8")
             except UnicodeDecodeError as error:
                 hint = "; it looks like UTF-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
-                faults.add(str(path), f"not UTF-8 text{hint}: save the file as UTF-8", line,
-                           value=raw[max(0, error.start - 10) : error.end + 10])
+                faults.add(
+                    str(path),
+                    f"not UTF-8 text{hint}: save the file as UTF-8",
+                    line,
+                    value=raw[max(0, error.start - 10) : error.end + 10],
+                )
                 return
 
 
