@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from nova import synthetic
 from nova.costspace.space import CostSpace
 from nova.options import Options
 from nova.plan import Plan, Replicas
@@ -63,3 +64,13 @@ def plan(problem: Problem, replicas: Replicas | None = None) -> Plan:
         options=Options(partition="grid"),
         digest=problem.digest,
     )
+
+
+def crowd(n: int) -> tuple[Problem, Plan]:
+    """A drawn problem of n nodes with each sub-join on a random host."""
+    drawn = synthetic.draw(n, seed=3)
+    joins = resolve(drawn)
+    hosts = np.random.default_rng(0).choice(np.flatnonzero(drawn.nodes.hosts), len(joins))
+    assert drawn.nodes.coordinates is not None
+    space = CostSpace(drawn.nodes.coordinates, np.zeros(n))
+    return drawn, Plan(joins, Replicas.whole(np.arange(len(joins)), hosts), space)

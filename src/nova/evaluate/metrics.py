@@ -17,7 +17,7 @@ from nova.options import LEGS, Objective
 from nova.plan import Plan
 from nova.problem import Floats, Ints, Latency, Problem
 
-TOLERANCE = 1e-9
+TOLERANCE = 1e-6
 """Relative slack in comparing load with capacity: shares are floats, and sums of shares round."""
 
 Bound = Callable[[Problem, Plan], float]
@@ -186,7 +186,7 @@ def utilisation(load: Floats, limit: Floats) -> Floats:
 
 def overloaded(load: Floats, limit: Floats) -> npt.NDArray[np.bool_]:
     """Which nodes take in more than they can, rounding aside."""
-    return load > limit * (1 + TOLERANCE) + TOLERANCE
+    return load > limit * (1 + TOLERANCE)
 
 
 @dataclass(frozen=True)

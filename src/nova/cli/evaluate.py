@@ -1,0 +1,114 @@
+"""`nova evaluate`: the figures of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nova.cli.opening import PLAN, SCENARIO, open_plan
+from nova.cli.output import JSON, emit_json, progress, table
+
+if TYPE_CHECKING:
+    from nova.evaluate.metrics import Metrics
+    from nova.plan import Plan
+    from nova.problem import Problem
+
+app = typer.Typer()
+
+SHOWN = 20
+"""Overloaded nodes listed by name; the rest is counted."""
+
+
+@app.command()
+def command(scenario: Path = SCENARIO, plan: Path = PLAN, as_json: bool = JSON) -> None:
+    """Figures of PLAN under SCENARIO: latency, load, traffic, cost and the gap to a lower bound.
+
+    The latency of a source is its way to the host plus the host's way to the sink, weighted by the tuples that go each
+    way. Where the scenario holds measured latencies, they are told beside those of the cost space.
+
+    Example: `nova evaluate demo/scenario.yaml demo/plan --json`
+    """
+    opened = open_plan(scenario, plan)
+    problem, made = opened.scenario.problem, opened.plan
+    from nova.evaluate.metrics import Measured, evaluate
+
+    with progress("evaluating"):
+        estimated = evaluate(problem, made)
+        measured = None
+        if problem.latency is not None:
+            measured = evaluate(problem, made, Measured(problem.latency, len(problem.nodes), made.space))
+    over = overloads(problem, made)
+    if as_json:
+        emit_json({
+            "plan": str(plan),
+            "matches_scenario": not opened.stale,
+            **estimated.as_dict(),
+            "measured": None if measured is None else measured.as_dict(),
+            "overloaded_nodes": over,
+        })
+        return
+    _print(estimated, measured, over)
+
+
+def overloads(problem: Problem, plan: Plan) -> list[dict[str, Any]]:
+    """The overloaded nodes, worst first: tuples/s that reach them and that they can take."""
+    import numpy as np
+
+    from nova.evaluate.metrics import flows, node_limit, node_load, overloaded
+
+    load, limit = node_load(flows(plan), len(problem.nodes)), node_limit(problem)
+    rows = np.flatnonzero(overloaded(load, limit))
+    rows = rows[np.argsort(limit[rows] - load[rows], kind="stable")]
+    return [
+        {"node": problem.nodes.ids[int(row)].as_py(), "load": float(load[row]), "limit": float(limit[row])}
+        for row in rows
+    ]
+
+
+def _print(estimated: Metrics, measured: Metrics | None, over: list[dict[str, Any]]) -> None:
+    def row(name: str, value: Callable[[Metrics], Any]) -> list[Any]:
+        return [name, value(estimated)] + ([] if measured is None else [value(measured)])
+
+    table(f"Latency, {estimated.approach} plan, ms", ["", "cost space"] + ["measured"] * (measured is not None), [
+        row("mean over sources", lambda m: m.latency_mean_ms),
+        row("90th percentile", lambda m: m.latency_p90_ms),
+        row("sink-based, mean", lambda m: m.sink_based_mean_ms),
+        row("sink-based, 90th percentile", lambda m: m.sink_based_p90_ms),
+        row("over sink-based, mean", lambda m: m.delta_mean_ms),
+        row("over sink-based, 90th percentile", lambda m: m.delta_p90_ms),
+        row("slowest replica, mean over sources", lambda m: m.slowest_mean_ms),
+        row("slowest replica, 90th percentile", lambda m: m.slowest_p90_ms),
+        row("unweighted over replicas, mean", lambda m: m.unweighted_mean_ms),
+        row("unweighted over replicas, 90th percentile", lambda m: m.unweighted_p90_ms),
+        row("cost, every link of every replica (Eq. 1)", lambda m: m.cost_eq1_ms),
+        row("cost by shares, objective latency", lambda m: m.cost_latency_ms),
+        row("cost by shares, objective paper", lambda m: m.cost_paper_ms),
+        [f"lower bound, objective {estimated.objective}", estimated.bound_ms] + [None] * (measured is not None),
+        ["gap to the bound", _percent(estimated.gap)] + [None] * (measured is not None),
+    ])
+    if measured is not None and measured.measured_share is not None and measured.measured_share < 1:
+        typer.echo(f"{1 - measured.measured_share:.1%} of the links were not measured: the cost space tells those")
+    table("Load and traffic", ["", "value"], [
+        ["sub-joins", estimated.sub_joins],
+        ["replicas", estimated.replicas],
+        ["hosts used", estimated.hosts],
+        ["overloaded nodes", estimated.overloaded],
+        ["overloaded, of hosts", f"{estimated.overloaded_percent:.1f} %"],
+        ["utilisation, mean over hosts", _percent(estimated.utilisation_mean)],
+        ["utilisation, most", _percent(estimated.utilisation_max)],
+        ["tuples/s into hosts", estimated.tuples_in],
+        ["tuples/s over the network", estimated.tuples_network],
+    ])
+    if over:
+        more = f", the worst {SHOWN} of {len(over):,}" if len(over) > SHOWN else ""
+        table(f"Overloaded nodes{more}", ["node", "tuples/s in", "tuples/s at most", "times"], [
+            [node["node"], node["load"], node["limit"], node["load"] / max(node["limit"], 1e-300)]
+            for node in over[:SHOWN]
+        ])
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:,.1f} %"
