@@ -28,24 +28,24 @@ class Quantity:
     """Whether a number without a unit counts as the base unit."""
 
     @property
-    def examples(self) -> str:
+    def _hint(self) -> str:
         """The units as an error message lists them."""
-        return ", ".join(self.units)
+        return f"; units here: {', '.join(self.units)}" if self.units else ""
 
     def parse(self, text: str | float) -> float:
         """One number in the base unit; ValueError says what is wrong with it."""
         if isinstance(text, int | float):
             if not self.bare:
-                raise ValueError(f"give a unit, one of {self.examples}")
+                raise ValueError(f"give a unit{self._hint}")
             return float(text)
         match = re.match(_QUANTITY, text)
         if match is None:
-            raise ValueError(f"not a number, or not one with a unit; units here: {self.examples}")
+            raise ValueError(f"not a number{self._hint}")
         unit = match["unit"]
         if unit is None and not self.bare:
-            raise ValueError(f"give a unit, one of {self.examples}")
+            raise ValueError(f"give a unit{self._hint}")
         if unit is not None and unit not in self.units:
-            raise ValueError(f"unknown unit {unit!r}; units here: {self.examples}")
+            raise ValueError(f"unknown unit {unit!r}{self._hint}")
         return float(match["number"]) * (1.0 if unit is None else self.units[unit])
 
     def column(self, texts: pa.StringArray) -> Floats:
@@ -69,6 +69,9 @@ class Quantity:
         codes = unit.indices.fill_null(0).to_numpy(zero_copy_only=False)
         return values * factors[codes] if len(factors) else values
 
+
+NUMBER = Quantity("", {})
+"""A plain number."""
 
 RATE = Quantity(
     "tuples/s",

@@ -16,7 +16,11 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """YAML with the scalars of YAML 1.2: a node may be called `no`, `007` or `2024-01-01`, and stays that."""
+    """YAML in which a node may be called `no`, `007`, `1e3` or `2024-01-01`, and stays that.
+
+    What it takes as a number or a truth is what all versions of YAML agree on; the rest stays text, which columns of
+    numbers know how to read.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -35,7 +39,7 @@ _SCALARS = {
     "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     "int": (r"[-+]?(?:0|[1-9][0-9]*)", list("-+0123456789")),
     "float": (
-        r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)\.[0-9]*)(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
         list("-+0123456789."),
     ),
     "merge": (r"<<", ["<"]),

@@ -26,7 +26,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from nova.options import Options
 from nova.scenario.document import line_of
 from nova.scenario.faults import Faults, listed, suggestion
-from nova.units import DURATION, RATE, Quantity
+from nova.units import DURATION, NUMBER, RATE, Quantity
 
 FORMAT = 1
 """Version of the scenario contract, the field `nova`."""
@@ -75,6 +75,8 @@ def _quantity(quantity: Quantity, *, above_zero: bool = False) -> BeforeValidato
             raise PydanticCustomError("quantity", "a positive, finite value expected")
         return number
 
+    if not quantity.units:
+        return BeforeValidator(parse)
     return BeforeValidator(parse, json_schema_input_type=float | str if quantity.bare else str)
 
 
@@ -216,11 +218,10 @@ def _option_fields() -> dict[str, Any]:
     for option in fields(Options):
         hint = hints[option.name]
         optional = type(None) in get_args(hint)
-        annotation: Any = next(a for a in get_args(hint) if a is not type(None)) if optional else hint
-        if option.name in _RANGES:
-            annotation = Annotated[annotation, _RANGES[option.name]]
-        if option.name in _RATES:
-            annotation = Annotated[annotation, _quantity(RATE)]
+        kind: Any = next(a for a in get_args(hint) if a is not type(None)) if optional else hint
+        annotation: Any = Annotated[kind, _RANGES[option.name]] if option.name in _RANGES else kind
+        if kind is float:
+            annotation = Annotated[annotation, _quantity(RATE if option.name in _RATES else NUMBER)]
         default = Field(option.default, description=texts.get(option.name))
         found[option.name] = (annotation | None if optional else annotation, default)
     return found
