@@ -40,13 +40,13 @@ def tuple_share(source_hash: Hashes, time_us: Longs, value: pa.Array | None = No
     """
     h = hash_longs(time_us, hash_longs(source_hash.view(np.int64)))
     if value is not None:
-        bits, present = _bits(value)
+        bits, present = column_bits(value)
         h = np.where(present, hash_longs(bits, h), h)
     share: Floats = (h >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return share
 
 
-def _bits(values: pa.Array) -> tuple[Longs, npt.NDArray[np.bool_]]:
+def column_bits(values: pa.Array) -> tuple[Longs, npt.NDArray[np.bool_]]:
     """64 bits of each value, and where there is one: numbers as doubles, all else by the hash of its text."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()

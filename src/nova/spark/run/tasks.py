@@ -1,0 +1,128 @@
+"""What runs inside Spark's tasks: routing and packing before the shuffle, unpacking and joining after it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nova.routing.flow import Flow, without_null_keys
+from nova.routing.packets import MOMENT, Names, pack, results, route
+from nova.routing.routes import SideName
+from nova.routing.xxh64 import hash_strings
+from nova.spark.run.schedule import Schedule
+from nova.spark.run.tally import Tally, Till
+
+PACKET = "node int, cell bigint, bucket_end timestamp, tuples int, packet binary"
+"""Columns of packets in Spark."""
+PACKET_SCHEMA = pa.schema([("node", pa.int32()), ("cell", pa.int64()), ("bucket_end", MOMENT), ("tuples", pa.int32()),
+                           ("packet", pa.binary())])
+MOST_BYTES = 32 * 2**20
+"""Packets that are unpacked at once."""
+
+
+@dataclass
+class Router:
+    """Tuples (columns source, time, value, …) in, packets out. For `mapInArrow`."""
+
+    flow: Flow
+    side: SideName
+    schedule: str
+    """Folder of the query's schedule."""
+    ids: pa.StringArray
+    """Ids of the stream's sources."""
+    rows: np.ndarray
+    """Their rows in the source table."""
+    till: Till
+    per_node: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        timeline = Schedule(self.schedule).timeline()
+        hashes = np.zeros(int(self.rows.max(initial=-1)) + 1, np.uint64)
+        hashes[self.rows] = hash_strings(self.ids.to_pylist())
+        tally = Tally()
+        for batch in batches:
+            arrived = batch.num_rows
+            known = pc.index_in(batch.column("source"), value_set=self.ids)
+            keep = pc.and_(pc.is_valid(known), pc.is_valid(batch.column("time")))
+            if not pc.all(keep).as_py() and arrived:
+                batch, known = batch.filter(keep), known.filter(keep)
+            tally.tuples[self.side] += arrived
+            tally.strangers[self.side] += arrived - batch.num_rows
+            source = self.rows[known.to_numpy(zero_copy_only=False)]
+            numbered = batch.append_column("_source_row", pa.array(source))
+            numbered = without_null_keys(numbered, self.flow.on)
+            if not numbered.num_rows:
+                continue
+            source = numbered.column("_source_row").to_numpy()
+            routed = route(timeline, self.flow, self.side, source, hashes, numbered)
+            packets = pack(routed, self.flow, self.side, source, numbered, self.per_node)
+            ends = (packets.bucket + 1) * self.flow.bucket_us
+            time = pc.max(numbered.column("time").cast(pa.int64())).as_py()
+            part = Tally(last_time=time, last_window=time // self.flow.window_us)
+            part.copies = _count(routed.node)
+            part.buckets = Counter(dict(zip(*_sums(ends, packets.tuples), strict=True)))
+            tally.add(part)
+            if len(packets):
+                yield pa.record_batch(
+                    [pa.array(packets.node), pa.array(packets.cell), pa.array(ends, MOMENT), pa.array(packets.tuples),
+                     pa.array(packets.body, pa.binary())],
+                    schema=PACKET_SCHEMA,
+                )
+        self.till.put(tally)
+
+
+@dataclass
+class Matcher:
+    """Pairs of packets (columns left_packet, right_packet) in, results out. For `mapInArrow`."""
+
+    flow: Flow
+    schedule: str
+    names: Names
+    till: Till
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        timeline = Schedule(self.schedule).timeline()
+        tally = Tally()
+        for batch in batches:
+            for part in _portions(batch):
+                for joined in results(self.flow, timeline, self.names, part.column("left_packet"),
+                                      part.column("right_packet")):
+                    _note(joined, self.names, tally)
+                    yield joined
+        self.till.put(tally)
+
+
+def _portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch cut so that each piece holds at most about `MOST_BYTES` of packets."""
+    size = sum(pc.binary_length(batch.column(name)).to_numpy(zero_copy_only=False).astype(np.int64)
+               for name in ("left_packet", "right_packet"))
+    start, total = 0, 0
+    for i, bytes_here in enumerate(np.asarray(size).tolist()):
+        if total and total + bytes_here > MOST_BYTES:
+            yield batch.slice(start, i - start)
+            start, total = i, 0
+        total += bytes_here
+    if batch.num_rows > start:
+        yield batch.slice(start)
+
+
+def _note(joined: pa.RecordBatch, names: Names, tally: Tally) -> None:
+    hosts = pc.index_in(joined.column("node"), value_set=names.nodes).to_numpy(zero_copy_only=False)
+    left, right = (joined.column(f"{side}_time").cast(pa.int64()).to_numpy() for side in ("left", "right"))
+    tally.results.update(_count(hosts))
+    tally.ages.update(_count(np.maximum(left, right) // 1000))
+
+
+def _count(values: np.ndarray) -> Counter[int]:
+    distinct, count = np.unique(values, return_counts=True)
+    return Counter(dict(zip(distinct.tolist(), count.tolist(), strict=True)))
+
+
+def _sums(keys: np.ndarray, amounts: np.ndarray) -> tuple[list[int], list[int]]:
+    distinct, inverse = np.unique(keys, return_inverse=True)
+    return distinct.tolist(), np.bincount(inverse, weights=amounts, minlength=len(distinct)).astype(int).tolist()
