@@ -250,18 +250,19 @@ def _bars(axes: Axes, picture: Picture, problem: Problem, hosts: Any, used: Floa
     rows = np.arange(len(hosts))
     axes.barh(rows, used, color=_host_colours(picture, hosts), height=0.62)
     axes.axvline(1.0, color=palette.INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=2)
-    axes.set_xlim(0, top * 1.32)
+    axes.set_xlim(0, top * 1.06)
     axes.set_ylim(max(len(hosts), 8) - 0.4, -0.6)
     axes.set_yticks(rows, [_short(name) for name in problem.nodes.ids.take(hosts).to_pylist()], color=palette.INK)
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xticks([tick for tick in (0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0) if tick <= top])
     for row, host in enumerate(hosts):
         limit = picture.limit[host]
-        room = "no limit" if np.isinf(limit) else f"{limit:,.4g}"
+        text = f"{picture.load[host]:,.4g} / {'no limit' if np.isinf(limit) else f'{limit:,.4g}'}"
+        inside = used[row] > 0.4 * top
+        dark = picture.used[host] > 0.5
         axes.text(
-            max(used[row], 0.0) + 0.02 * top, row, f"{picture.load[host]:,.4g} / {room}", va="center", fontsize=8.5,
-            color=palette.OVERLOAD if picture.overloaded[host] else palette.FAINT,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
+            used[row] + (-0.02 if inside else 0.02) * top, row, text, va="center", ha="right" if inside else "left",
+            fontsize=8.5, color=("white" if dark else palette.INK) if inside else palette.FAINT, zorder=3,
         )
 
 
