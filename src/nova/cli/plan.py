@@ -124,7 +124,7 @@ def _print(figures: dict[str, Any], output: Path) -> None:
         ["", "mean", "90th percentile"],
         [
             ("this plan", figures["latency_mean_ms"], figures["latency_p90_ms"]),
-            ("all joins at the sink", figures["sink_based_mean_ms"], figures["sink_based_p90_ms"]),
+            ("straight to the sink (ignores capacity)", figures["sink_based_mean_ms"], figures["sink_based_p90_ms"]),
         ],
     )
     typer.echo(f"wrote {output} in {figures['seconds']:.1f} s")
@@ -146,9 +146,12 @@ def write_whole(plan: Plan, output: Path, problem: Problem) -> None:
 
     Where a plan stands already, its files are replaced one by one and other files in the folder stay.
     """
-    output.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}-"))
+    from nova.errors import NovaError
+
+    beside: Path | None = None
     try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}-"))
         plan.write(beside, problem)
         if output.exists():
             for file in beside.iterdir():
@@ -156,8 +159,11 @@ def write_whole(plan: Plan, output: Path, problem: Problem) -> None:
         else:
             beside.chmod(0o777 & ~_umask())
             os.replace(beside, output)
+    except OSError as error:
+        raise NovaError(f"cannot write {output}: {error.strerror}") from error
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        if beside is not None:
+            shutil.rmtree(beside, ignore_errors=True)
 
 
 def _umask() -> int:
