@@ -49,7 +49,12 @@ def inline(function: F) -> F:
 
 def parallel(function: F) -> F:
     """Compile `function` with its `prange` loops spread over the cores. Results must not depend on their order."""
-    return cast(F, numba.njit(cache=True, nogil=True, parallel=True)(function))
+    return cast(F, numba.njit(cache=True, nogil=True, parallel=True, error_model="numpy")(function))
+
+
+def vector(function: F) -> F:
+    """Compile loops over float arrays to vector instructions. Assumes that no value is NaN or infinite."""
+    return cast(F, numba.njit(cache=True, nogil=True, fastmath=True, error_model="numpy")(function))
 
 
 prange = numba.prange

@@ -1,0 +1,88 @@
+"""The Nova approach: Algorithm 1 of the paper, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nova.costspace import embed
+from nova.errors import Infeasible
+from nova.options import Options
+from nova.physical.assign import Assignment, assign
+from nova.physical.check import SLACK, check
+from nova.physical.load import node_loads
+from nova.plan import Plan
+from nova.problem import Problem
+from nova.virtual.median import virtual_positions
+from nova.virtual.resolve import SubJoins, resolve
+
+Observer = Callable[[str, Any], None]
+"""Called after each stage with its name and result: how `nova explain` and progress displays look inside."""
+
+
+def optimize(problem: Problem, options: Options = Options(), observe: Observer | None = None) -> Plan:
+    """Decide where every join runs. Raises `Infeasible` where the nodes cannot take the load."""
+    tell = observe or (lambda stage, result: None)
+
+    space = embed(problem, options)  # Phase I: nodes get coordinates
+    tell("embed", space)
+
+    joins = resolve(problem)  # Phase II: queries become sub-joins …
+    tell("resolve", joins)
+    positions = virtual_positions(joins, space, options.objective)  # … with ideal positions
+    tell("place", positions)
+
+    assignment = assign(problem, joins, space, options)  # Phase III: sub-joins get hosts
+    tell("assign", assignment)
+    if len(assignment.unplaced) and not options.allow_overload:
+        raise Infeasible(_what_is_missing(problem, joins, assignment, options))
+
+    loads = node_loads(joins, assignment.replicas, len(problem.nodes))
+    above = loads > np.minimum(problem.nodes.capacity, problem.nodes.bandwidth) * (1 + SLACK)
+    plan = Plan(
+        joins, assignment.replicas, space, options,
+        overloaded=np.flatnonzero(above).astype(np.int32) if options.allow_overload else np.empty(0, np.int32),
+        digest=problem.digest,
+        summary=_summary(problem, joins, assignment, loads),
+    )
+    check(problem, plan)  # a wrong plan never leaves
+    tell("check", plan)
+    return plan
+
+
+def _summary(problem: Problem, joins: SubJoins, assignment: Assignment, loads: np.typing.NDArray[Any]) -> dict[str, Any]:
+    replicas = assignment.replicas
+    per_join = np.bincount(replicas.join, minlength=len(joins))
+    limit = np.minimum(problem.nodes.capacity, problem.nodes.bandwidth)
+    used = loads > 0
+    return {
+        "nodes": len(problem.nodes),
+        "sub_joins": len(joins),
+        "replicas": len(replicas),
+        "split_sub_joins": int((per_join > 1).sum()),
+        "hosts_used": int(used.sum()),
+        "max_utilisation": float((loads[used] / limit[used]).max(initial=0.0)),
+        "overloaded_nodes": int((loads > limit * (1 + SLACK)).sum()),
+        "unplaced_tuples_per_s": float(assignment.missing.sum()),
+    }
+
+
+def _what_is_missing(problem: Problem, joins: SubJoins, assignment: Assignment, options: Options) -> str:
+    room = np.minimum(problem.nodes.room, 1e300) * options.utilisation
+    need, have = float(joins.demand.sum()), float(room.sum())
+    lines = [
+        f"the nodes cannot take the load: {assignment.missing.sum():.6g} tuples/s of {len(assignment.unplaced)} sub-joins"
+        f" found no host (the joins need {need:.6g} tuples/s, the hosts have {have:.6g})"
+    ]
+    ids = problem.sources.ids
+    for row, missing in list(zip(assignment.unplaced, assignment.missing, strict=True))[:10]:
+        lines.append(
+            f"  {ids[int(joins.left[row])]} ⋈ {ids[int(joins.right[row])]}: "
+            f"{missing:.6g} of {joins.demand[row]:.6g} tuples/s"
+        )
+    if len(assignment.unplaced) > 10:
+        lines.append(f"  … and {len(assignment.unplaced) - 10} more")
+    lines.append("Maybe add capacity, lower c_min, raise utilisation, or plan with --allow-overload.")
+    return "\n".join(lines)

@@ -1,0 +1,260 @@
+"""Phase III: every sub-join gets its hosts, and each host its share, within capacity and bandwidth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nova.costspace.space import CostSpace
+from nova.options import LEGS, Options
+from nova.physical import partition
+from nova.physical.costs import Legs, weighted
+from nova.physical.fill import Demand, Placed, fill, fill_exactly
+from nova.physical.index import HostIndex, build
+from nova.physical.local import improve, place_whole
+from nova.physical.transport import transport
+from nova.plan import Replicas
+from nova.problem import Bools, Floats, Ints, Problem
+from nova.virtual.resolve import SubJoins
+
+DENSE = 2_000_000
+"""Sub-joins × hosts up to which every pair is priced and the optimum sought; beyond, hosts are filled by cells."""
+LONGEST_SLICED_WINDOW_MS = 60_000.0
+"""`auto` slices windows up to this length. A slice gets whole windows at once; a longer one would make its host wait and
+then drown, so those joins are cut into grids instead."""
+UNLIMITED = 1e15
+"""Stands for infinite room in tuples/s: arithmetic stays exact enough, and nothing real comes near it."""
+MARGIN = 1e-9
+"""Relative room left unused, so that rounding never tips a full host over."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The replicas, and what did not fit."""
+
+    replicas: Replicas
+    unplaced: Ints
+    """Sub-joins of which some part found no host."""
+    missing: Floats
+    """Tuples/s of input that found no host, for each of `unplaced`."""
+
+
+def assign(problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> Assignment:
+    """Place all sub-joins. Grids go first, since they need hosts with more room; slices fill what is left."""
+    state = _State(problem, joins, space, options)
+    sliced = sliceable(problem, joins, options)
+    parts = [_place_grids(state, np.flatnonzero(~sliced)), _place_slices(state, np.flatnonzero(sliced))]
+    replicas = Replicas.concat([p.replicas for p in parts])
+    unplaced = np.concatenate([p.unplaced for p in parts])
+    missing = np.concatenate([p.missing for p in parts])
+    return Assignment(_in_join_order(replicas), unplaced, missing)
+
+
+def sliceable(problem: Problem, joins: SubJoins, options: Options) -> Bools:
+    """Which sub-joins are split by dealing out windows."""
+    if options.partition != "auto":
+        return np.full(len(joins), options.partition == "window")
+    short = np.array([q.window_ms <= LONGEST_SLICED_WINDOW_MS for q in problem.queries], dtype=bool)
+    return short[joins.query]
+
+
+class _State:
+    """What the placing steps share: the hosts with their free capacity, and the prices of legs."""
+
+    def __init__(self, problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> None:
+        self.joins, self.options = joins, options
+        self.weights = np.array(LEGS[options.objective])
+        room = np.minimum(problem.nodes.room, UNLIMITED) * options.utilisation * (1 - MARGIN)
+        rows = np.flatnonzero((room > 0) & (room >= options.c_min)).astype(np.int32)
+        self.index: HostIndex = build(rows, space.coordinates[rows], space.heights[rows], room[rows])
+        self.largest = np.inf if options.bandwidth_budget is None else options.bandwidth_budget
+        self.dense = len(joins) * len(rows) <= DENSE
+        # Measured legs are looked up pair by pair; beyond the dense size the cost space stands for them.
+        self.legs = Legs(space, problem.latency if self.dense else None)
+        self.space = space
+
+    def demand(self) -> Demand:
+        at, joins = self.space.coordinates, self.joins
+        return Demand(at[joins.left_node], at[joins.right_node], at[joins.sink], joins.demand)
+
+    def costs(self, rows: npt.NDArray[np.integer]) -> Floats:
+        return weighted(self.legs.of(self.joins, rows, self.index.node), self.weights)
+
+
+def _place_slices(state: _State, rows: npt.NDArray[np.integer]) -> Assignment:
+    """Whole windows go to different hosts: demands divide freely, at no extra traffic."""
+    joins, options, index = state.joins, state.options, state.index
+    if not len(rows):
+        return _nothing()
+    demand = joins.demand
+    order = rows[np.argsort(demand[rows], kind="stable")].astype(np.int32)
+    limited = options.c_min > 0 or options.max_replicas is not None
+    if limited:
+        placed = fill_exactly(
+            index, state.demand(), state.weights, order, demand[order], state.largest, options.c_min,
+            options.max_replicas,
+        )
+    elif state.dense and state.largest >= demand[rows].max(initial=0.0):
+        flow, _ = transport(state.costs(rows), demand[rows], index.free, np.argsort(demand[rows], kind="stable"))
+        slot, column = np.nonzero(flow)
+        placed = Placed(rows[column].astype(np.int32), slot.astype(np.int32), flow[slot, column])
+        index.free = np.maximum(index.free - flow.sum(axis=1), 0.0)
+    else:
+        placed = fill(index, state.demand(), state.weights, order, largest=state.largest)
+        rest = demand - np.bincount(placed.join, weights=placed.amount, minlength=len(joins))
+        left_over = order[rest[order] > 1e-9 * demand[order]]
+        if len(left_over):
+            more = fill_exactly(
+                index, state.demand(), state.weights, left_over, rest[left_over], state.largest
+            )
+            placed = Placed.concat([placed, more])
+    return _as_slices(state, rows, placed)
+
+
+def _as_slices(state: _State, rows: npt.NDArray[np.integer], placed: Placed) -> Assignment:
+    """Amounts become slices of the windows; what found no host is dealt out evenly or reported."""
+    joins = state.joins
+    demand = joins.demand
+    total = np.bincount(placed.join, weights=placed.amount, minlength=len(joins))
+    unplaced = rows[total[rows] < demand[rows] * (1 - 1e-9)].astype(np.int32)
+    missing = demand[unplaced] - total[unplaced]
+    if len(unplaced) and state.options.allow_overload:
+        placed = Placed.concat([placed, _spread(state, unplaced, missing)])
+    join, slot, share = _merged(placed, demand, len(state.index))
+    order = np.lexsort((slot, join))
+    join, slot, share = join[order], slot[order], share[order]
+    ends = np.cumsum(share)
+    first = np.flatnonzero(np.diff(join, prepend=-1))
+    last = np.append(first[1:], len(join)) - 1
+    before = np.repeat(np.append(0.0, ends[last[:-1]]) if len(last) else ends, last - first + 1)
+    to = np.minimum(ends - before, 1.0)
+    to[last] = 1.0
+    start = np.empty_like(to)
+    start[1:] = to[:-1]
+    start[first] = 0.0
+    zero, one = np.zeros(len(join)), np.ones(len(join))
+    replicas = Replicas(join, state.index.node[slot], zero, one, zero, one, start, to)
+    return Assignment(replicas.take(to > start), unplaced, missing)
+
+
+def _merged(placed: Placed, demand: Floats, hosts: int) -> tuple[Ints, Ints, Floats]:
+    """One entry per sub-join and host, as a share of the sub-join; shares of a sub-join sum to one."""
+    keys, inverse = np.unique(placed.join.astype(np.int64) * hosts + placed.slot, return_inverse=True)
+    amount = np.bincount(inverse, weights=placed.amount, minlength=len(keys))
+    join, slot = (keys // hosts).astype(np.int32), (keys % hosts).astype(np.int32)
+    keep = amount > 1e-9 * demand[join]
+    return join[keep], slot[keep], (amount / demand[join])[keep]
+
+
+def _spread(state: _State, rows: Ints, amount: Floats) -> Placed:
+    """Deal what did not fit evenly over the nearest hosts, as many as it would need if they were free (the paper's
+    k: demand over the median capacity)."""
+    index = state.index
+    if not len(index):
+        return Placed.none()
+    median = float(np.median(state.index.free + 1.0))
+    parts = []
+    for row, rest in zip(rows, amount, strict=True):
+        k = int(np.clip(np.ceil(rest / median), 1, min(len(index), 16)))
+        nearest = np.argsort(state.costs(np.array([row]))[0], kind="stable")[:k].astype(np.int32)
+        parts.append(Placed(np.full(k, row, np.int32), nearest, np.full(k, rest / k)))
+    return Placed.concat(parts)
+
+
+def _place_grids(state: _State, rows: npt.NDArray[np.integer]) -> Assignment:
+    """Sub-joins go whole to one host where one has room, largest first; the others are cut into boxes."""
+    if not len(rows):
+        return _nothing()
+    joins, options, index = state.joins, state.options, state.index
+    demand = joins.demand
+    host = np.full(len(joins), -1, dtype=np.int32)
+    fits = rows[demand[rows] <= state.largest]
+    order = fits[np.argsort(-demand[fits], kind="stable")].astype(np.int32)
+    if state.dense:
+        costs = np.full((len(joins), 0), 0.0) if not len(rows) else state.costs(np.arange(len(joins)))
+        host = place_whole(costs, demand, index.free, order, options.c_min)
+        if options.c_min == 0.0:
+            host = improve(costs, demand, index.free, host)
+    elif options.c_min > 0:
+        placed = fill_exactly(
+            index, state.demand(), state.weights, order, demand[order], np.inf, options.c_min, max_parts=1
+        )
+        host[placed.join] = placed.slot
+    else:
+        placed = fill(index, state.demand(), state.weights, order, whole=True)
+        host[placed.join] = placed.slot
+        late = order[host[order] < 0]
+        if len(late):
+            more = fill_exactly(index, state.demand(), state.weights, late, demand[late], max_parts=1)
+            host[more.join] = more.slot
+    boxes = _cut(state, rows, host)
+    whole = np.flatnonzero(host >= 0)
+    placed_whole = Replicas.whole(whole, index.node[host[whole]])
+    unplaced = np.setdiff1d(rows, np.concatenate([whole, boxes.join])).astype(np.int32)
+    missing = demand[unplaced]
+    parts = [placed_whole, boxes]
+    if len(unplaced) and options.allow_overload:
+        parts.append(_overloading_grids(state, unplaced))
+    return Assignment(Replicas.concat(parts), unplaced, missing)
+
+
+def _cut(state: _State, rows: npt.NDArray[np.integer], host: Ints) -> Replicas:
+    """Cut sub-joins that no host takes whole, and (where all pairs are priced) those that boxes on nearer hosts serve
+    better. Changes `host`: −1 for what was cut."""
+    joins, options, index = state.joins, state.options, state.index
+    parts: list[Replicas] = []
+    homeless = rows[host[rows] < 0]
+    improvable = rows[host[rows] >= 0] if state.dense else rows[:0]
+    for row in np.concatenate([homeless, improvable]):
+        legs = state.legs.of(joins, np.array([row]), index.node)[:, 0]
+        cost = weighted(legs, state.weights)
+        now = np.inf if host[row] < 0 else cost[host[row]]
+        room = np.where(index.free >= max(options.c_min, 1e-12), np.minimum(index.free, state.largest), 0.0)
+        near = np.flatnonzero((room > 0) & (cost < now))
+        near = near[np.argsort(cost[near], kind="stable")][:256]
+        left, right = float(joins.left_rate[row]), float(joins.right_rate[row])
+        boxes = partition.split(
+            left, right, room[near], cost[near], tuple(state.weights), legs[:, near],
+            None if options.sigma is None else partition.p_max(options.sigma, left, right),
+            options.max_replicas,
+        )
+        if boxes is None or boxes.cost >= now * (1 - 0.01 * len(boxes.host)):
+            continue
+        if host[row] >= 0:
+            index.free[host[row]] += joins.demand[row]
+            host[row] = -1
+        slots = near[boxes.host]
+        left_part, right_part = np.array(boxes.left), np.array(boxes.right)
+        index.free[slots] -= left * np.diff(left_part)[:, 0] + right * np.diff(right_part)[:, 0]
+        np.maximum(index.free, 0.0, out=index.free)
+        n = len(slots)
+        parts.append(Replicas(
+            np.full(n, row, np.int32), index.node[slots], left_part[:, 0], left_part[:, 1],
+            right_part[:, 0], right_part[:, 1], np.zeros(n), np.ones(n),
+        ))
+    return Replicas.concat(parts) if parts else Replicas.whole(rows[:0], rows[:0])
+
+
+def _overloading_grids(state: _State, rows: Ints) -> Replicas:
+    """Cut what fits nowhere into equal left parts over the nearest hosts."""
+    parts = []
+    for row in rows:
+        spread = _spread(state, np.array([row], np.int32), state.joins.demand[[row]])
+        k = len(spread.slot)
+        cuts = np.append(np.arange(k) / k, 1.0)
+        zero, one = np.zeros(k), np.ones(k)
+        parts.append(Replicas(spread.join, state.index.node[spread.slot], cuts[:-1], cuts[1:], zero, one, zero, one))
+    return Replicas.concat(parts)
+
+
+def _nothing() -> Assignment:
+    empty = np.empty(0, np.int32)
+    return Assignment(Replicas.whole(empty, empty), empty, np.empty(0))
+
+
+def _in_join_order(replicas: Replicas) -> Replicas:
+    return replicas.take(
+        np.lexsort((replicas.right_from, replicas.left_from, replicas.slice_from, replicas.join))
+    )

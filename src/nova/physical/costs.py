@@ -1,0 +1,37 @@
+"""What a sub-join costs on a host: the weighted legs left→host, right→host, host→sink, measured where known."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from nova.costspace.space import CostSpace
+from nova.problem import Floats, Ints, Latency
+from nova.virtual.resolve import SubJoins
+
+
+class Legs:
+    """Distances in ms between nodes: the cost space, overridden by measured RTTs where there is a measurement."""
+
+    def __init__(self, space: CostSpace, latency: Latency | None = None) -> None:
+        self.space = space
+        self.measured = latency.matrix(len(space)) if latency is not None else None
+
+    def between(self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> Floats:
+        """Latency of each pair in ms."""
+        estimated = self.space.between(a, b)
+        if self.measured is None:
+            return estimated
+        known = self.measured[a, b]
+        return np.where(np.isnan(known), estimated, known)
+
+    def of(self, joins: SubJoins, rows: npt.NDArray[np.integer], nodes: Ints) -> Floats:
+        """The three legs of sub-joins `rows` on every node of `nodes`: 3 × rows × nodes."""
+        pinned = (joins.left_node, joins.right_node, joins.sink)
+        return np.stack([self.between(end[rows][:, None], nodes[None, :]) for end in pinned])
+
+
+def weighted(legs: Floats, weights: Floats) -> Floats:
+    """Cost from legs: their weighted sum over the first axis."""
+    total: Floats = np.tensordot(weights, legs, axes=1)
+    return total

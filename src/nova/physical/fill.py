@@ -1,0 +1,338 @@
+"""Filling hosts nearest by the objective, small demands first.
+
+A sub-join costs the same whatever its rate, so a host near the sink serves many small ones better than one large one:
+small demands choose first. Two ways to find the host:
+
+`fill` deals all sub-joins out at once, down a tree of cells: first over some two thousand cells of hosts, then inside
+each cell over its hosts (with a level between for very many hosts). A level is one dense, vectorised pass over the
+children of a cell per sub-join; cells know only the sum of their free capacity. It is what makes a million nodes quick.
+
+`fill_exactly` asks the host index for the cheapest host with room, one sub-join after the other. It takes what `fill`
+left over, and the cases with further limits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nova.jit import kernel, parallel, prange, vector
+from nova.physical.index import HostIndex, cheapest, set_free
+from nova.problem import Floats, Ints
+
+TOP = 2048
+"""Cells that the first level chooses among at most."""
+FAN = 512
+"""Hosts that a cell may have before it gets a level of its own in between."""
+PART = 0.3
+"""A host that would take less than this share of a sub-join is passed over while others can take more: crumbs make
+replicas, and replicas make windows meet late."""
+CLOSED = np.float32(1e30)
+"""Cost of a host that is full; finite, because vector code assumes finite numbers."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Who takes how much of what: rows of sub-joins, slots of the host index, tuples/s."""
+
+    join: Ints
+    slot: Ints
+    amount: Floats
+
+    @staticmethod
+    def none() -> Placed:
+        return Placed(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0))
+
+    @staticmethod
+    def concat(parts: list[Placed]) -> Placed:
+        return Placed(
+            np.concatenate([p.join for p in parts]),
+            np.concatenate([p.slot for p in parts]),
+            np.concatenate([p.amount for p in parts]),
+        )
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What has to be placed: the three pinned points, in ms, and the input in tuples/s of each sub-join."""
+
+    left: Floats
+    right: Floats
+    sink: Floats
+    amount: Floats
+
+    def __len__(self) -> int:
+        return len(self.amount)
+
+
+def fill(
+    index: HostIndex, demand: Demand, weights: Floats, order: Ints, whole: bool = False, largest: float = np.inf
+) -> Placed:
+    """Deal out the sub-joins `order` in that order; takes from `index.free`. What no host could take is left out.
+
+    `whole`: no sub-join may be split. `largest`: no host takes more than this of one sub-join (tuples/s).
+    """
+    items = Placed(order.astype(np.int32), np.zeros(len(order), np.int32), demand.amount[order])
+    bounds = np.array([0, len(index)], dtype=np.int64)
+    starts = np.array([0, len(order)], dtype=np.int64)
+    f32 = np.float32
+    pinned = demand.left.astype(f32), demand.right.astype(f32), demand.sink.astype(f32)
+    legs = weights.astype(f32)
+    for cuts in _levels(len(index)):
+        last = len(cuts) == len(index) + 1
+        at, heights, free = _summary(index, cuts)
+        children = np.searchsorted(cuts, bounds)
+        out = _descend(
+            items.join, items.amount, starts, children, *pinned, demand.amount, legs, at, heights, free,
+            whole, largest if last else np.inf, PART,
+        )
+        items = Placed(*out[:3])
+        starts, bounds = out[3], cuts
+    index.free = free
+    _refresh(index)
+    return items
+
+
+def _levels(hosts: int) -> list[npt.NDArray[np.int64]]:
+    """Cuts of the host table into cells, level by level, down to single hosts."""
+    levels = []
+    size = -(-hosts // TOP)
+    if size > 1:
+        levels.append(_cuts(hosts, size))
+        if size > FAN:
+            middle = -(-size // 64)
+            inner = np.concatenate([np.arange(a, b, middle) for a, b in zip(levels[0], levels[0][1:], strict=False)])
+            levels.append(np.append(inner, hosts).astype(np.int64))
+    levels.append(np.arange(hosts + 1, dtype=np.int64))
+    return levels
+
+
+def _cuts(hosts: int, size: int) -> npt.NDArray[np.int64]:
+    return np.append(np.arange(0, hosts, size), hosts).astype(np.int64)
+
+
+def _summary(index: HostIndex, cuts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float32], ...]:
+    """Cells as if they were hosts: the centre of their free capacity, its mean height, its sum."""
+    if len(cuts) == len(index) + 1:
+        return index.points.T.astype(np.float32), index.heights.astype(np.float32), index.free
+    free = np.add.reduceat(index.free, cuts[:-1])
+    weight = np.where(np.repeat(free, np.diff(cuts)) > 0, index.free, 1.0)
+    weight = np.minimum(weight, 1e12)  # infinite capacities count alike
+    total = np.add.reduceat(weight, cuts[:-1])
+    centre = [np.add.reduceat(axis * weight, cuts[:-1]) / total for axis in index.points.T]
+    heights = np.add.reduceat(index.heights * weight, cuts[:-1]) / total
+    return np.stack(centre).astype(np.float32), heights.astype(np.float32), free
+
+
+@vector
+def _cost(left, right, legs, at, base, out):  # type: ignore[no-untyped-def]
+    """out[i] = base[i] + the weighted ways from both sources to child i."""
+    d, n = at.shape
+    if d == 2:
+        for i in range(n):
+            a, b = at[0, i] - left[0], at[1, i] - left[1]
+            c, e = at[0, i] - right[0], at[1, i] - right[1]
+            out[i] = base[i] + legs[0] * np.sqrt(a * a + b * b) + legs[1] * np.sqrt(c * c + e * e)
+    elif d == 3:
+        for i in range(n):
+            a, b, u = at[0, i] - left[0], at[1, i] - left[1], at[2, i] - left[2]
+            c, e, v = at[0, i] - right[0], at[1, i] - right[1], at[2, i] - right[2]
+            out[i] = base[i] + legs[0] * np.sqrt(a * a + b * b + u * u) + legs[1] * np.sqrt(c * c + e * e + v * v)
+    else:
+        for i in range(n):
+            a = c = np.float32(0)
+            for k in range(d):
+                a += (at[k, i] - left[k]) ** 2
+                c += (at[k, i] - right[k]) ** 2
+            out[i] = base[i] + legs[0] * np.sqrt(a) + legs[1] * np.sqrt(c)
+
+
+@vector
+def _way_to_sink(sink, legs, at, heights, closed, base):  # type: ignore[no-untyped-def]
+    """The part of the cost that all sub-joins with this sink share."""
+    d, n = at.shape
+    all_legs = legs[0] + legs[1] + legs[2]
+    for i in range(n):
+        a = np.float32(0)
+        for k in range(d):
+            a += (at[k, i] - sink[k]) ** 2
+        base[i] = legs[2] * np.sqrt(a) + all_legs * heights[i] + closed[i]
+
+
+@vector
+def _least(cost, free, need):  # type: ignore[no-untyped-def]
+    """First child of least cost among those with at least `need` free; −1 where there is none."""
+    best = CLOSED
+    for i in range(len(cost)):
+        value = cost[i] if free[i] >= need else CLOSED
+        best = min(best, value)
+    if best >= CLOSED:
+        return -1
+    for i in range(len(cost)):
+        if cost[i] == best and free[i] >= need:
+            return i
+    return -1
+
+
+@parallel
+def _descend(  # type: ignore[no-untyped-def]
+    join, amount, starts, children, left, right, sink, demand, legs, at, heights, free, whole, largest, part
+):
+    """Deal the items of each parent out over its children. Returns items (join, child, amount) sorted by child, in
+    dealing order within a child, and where each child's items start. Parents are independent of each other."""
+    parents = len(starts) - 1
+    extra = 0
+    if largest < np.inf:
+        extra = int(np.ceil(demand.max() / largest)) if len(demand) else 0
+    room = np.empty(parents + 1, np.int64)
+    room[0] = 0
+    for p in range(parents):
+        room[p + 1] = room[p] + (starts[p + 1] - starts[p]) * (1 + extra) + children[p + 1] - children[p]
+    got_join = np.empty(room[parents], np.int32)
+    got_child = np.empty(room[parents], np.int32)
+    got_amount = np.empty(room[parents])
+    got = np.zeros(parents, np.int64)
+    for p in prange(parents):
+        if starts[p] == starts[p + 1]:
+            continue
+        first, n = children[p], children[p + 1] - children[p]
+        here = at[:, first : first + n].copy()
+        free32 = free[first : first + n].astype(np.float32)
+        closed = np.where(free32 > 0, np.float32(0), CLOSED)
+        base, cost = np.empty(n, np.float32), np.empty(n, np.float32)
+        last_sink = -1
+        out = room[p]
+        for q in range(starts[p], starts[p + 1]):
+            j = join[q]
+            same = last_sink >= 0
+            if same:
+                for k in range(sink.shape[1]):
+                    same = same and sink[j, k] == sink[last_sink, k]
+            if not same:
+                _way_to_sink(sink[j], legs, here, heights[first : first + n], closed, base)
+                last_sink = j
+            _cost(left[j], right[j], legs, here, base, cost)
+            rest = amount[q]
+            enough = 1e-12 * demand[j]
+            need = rest if whole else min(rest, part * demand[j])
+            while rest > enough:
+                child = _least(cost, free32, np.float32(min(need, rest, largest)))
+                if child < 0:
+                    if whole or need == 0.0:
+                        break
+                    need = 0.0
+                    continue
+                at_most = free[first + child]
+                if whole and at_most < rest:  # rounding of the vector copy
+                    cost[child] = CLOSED
+                    continue
+                take = min(min(rest, at_most), largest)
+                got_join[out], got_child[out], got_amount[out] = j, first + child, take
+                out += 1
+                rest -= take
+                free[first + child] = at_most - take
+                free32[child] = np.float32(at_most - take)
+                if take == at_most:
+                    free[first + child] = 0.0
+                    free32[child] = np.float32(-1)
+                    closed[child] = CLOSED
+                    base[child] = CLOSED
+                cost[child] = CLOSED
+        got[p] = out - room[p]
+    # Sort by child, parent by parent; counting keeps the dealing order.
+    total = got.sum()
+    begin = np.zeros(len(free) + 1, np.int64)
+    for p in range(parents):
+        for q in range(room[p], room[p] + got[p]):
+            begin[got_child[q] + 1] += 1
+    for i in range(len(free)):
+        begin[i + 1] += begin[i]
+    at_child = begin[:-1].copy()
+    out_join, out_child, out_amount = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total)
+    for p in range(parents):
+        for q in range(room[p], room[p] + got[p]):
+            place = at_child[got_child[q]]
+            at_child[got_child[q]] += 1
+            out_join[place], out_child[place], out_amount[place] = got_join[q], got_child[q], got_amount[q]
+    return out_join, out_child, out_amount, begin
+
+
+def _refresh(index: HostIndex) -> None:
+    """Let the boxes above know the new free capacities."""
+    if len(index):
+        _raise_most_free(index.free, index.most_free, index.offsets)
+
+
+@kernel
+def _raise_most_free(free, most_free, offsets):  # type: ignore[no-untyped-def]
+    most_free[:] = 0.0
+    for i in range(len(free)):
+        most_free[i // 8] = max(most_free[i // 8], free[i])
+    for level in range(1, len(offsets) - 1):
+        below, start = offsets[level - 1], offsets[level]
+        for i in range(start - below):
+            most_free[start + i // 8] = max(most_free[start + i // 8], most_free[below + i])
+
+
+def fill_exactly(
+    index: HostIndex,
+    demand: Demand,
+    weights: Floats,
+    order: Ints,
+    rest: Floats,
+    largest: float = np.inf,
+    c_min: float = 0.0,
+    max_parts: int | None = None,
+) -> Placed:
+    """Place `rest[i]` tuples/s of sub-join `order[i]`, one after the other, each on the cheapest hosts with room."""
+    out = _fill_exactly(
+        order.astype(np.int32), rest, demand.left, demand.right, demand.sink, demand.amount, weights, index.tree,
+        largest, c_min, -1 if max_parts is None else max_parts, PART,
+    )
+    return Placed(*out)
+
+
+@kernel
+def _fill_exactly(  # type: ignore[no-untyped-def]
+    order, rests, left, right, sink, demand, weights, tree, largest, c_min, max_parts, part
+):
+    free, most_free, offsets = tree[2], tree[5], tree[7]
+    join, slot, amount = [np.int32(0)], [np.int32(0)], [0.0]
+    used, before = [0], [0.0]
+    for q in range(len(order)):
+        j, rest = order[q], rests[q]
+        used.clear()
+        before.clear()
+        enough = 1e-12 * demand[j]
+        need = min(rest, part * demand[j])
+        while rest > enough:
+            if max_parts >= 0:
+                if len(used) == max_parts:
+                    break
+                need = rest / (max_parts - len(used))
+            least = max(min(need, min(rest, largest)), c_min)
+            if least <= 0.0:
+                least = enough
+            best, _ = cheapest(left[j], right[j], sink[j], weights, least, np.inf, tree)
+            if best < 0:
+                if max_parts >= 0 or need <= enough:
+                    break
+                need = 0.0
+                continue
+            take = min(min(rest, free[best]), largest)
+            join.append(j)
+            slot.append(np.int32(best))
+            amount.append(take)
+            used.append(best)
+            before.append(free[best] - take)
+            rest -= take
+            # A host serves a sub-join once: hide it until this sub-join is done.
+            set_free(best, 0.0, free, most_free, offsets)
+        for k in range(len(used)):
+            left_over = before[k]
+            set_free(used[k], left_over if left_over > 0 else 0.0, free, most_free, offsets)
+    return (
+        np.array(join[1:], dtype=np.int32), np.array(slot[1:], dtype=np.int32), np.array(amount[1:], dtype=np.float64)
+    )
