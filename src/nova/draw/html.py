@@ -14,6 +14,7 @@ from plotly.subplots import make_subplots
 from nova.draw import palette
 from nova.draw.labels import place_labels
 from nova.draw.picture import Arrows, Picture, compose, thin, widen
+from nova.evaluate.words import rate
 from nova.plan import Plan
 from nova.problem import Floats, Ints, Problem
 
@@ -188,10 +189,10 @@ def _flows(
 def _flow_texts(arrows: Arrows, problem: Problem, unit: str) -> list[str]:
     length = np.linalg.norm(arrows.end - arrows.start, axis=1)
     if len(arrows) and arrows.source[0] < 0:
-        return [f"bundle: {t:,.4g} {unit}" for t in arrows.tuples]
+        return [f"bundle: {rate(t)} {unit}" for t in arrows.tuples]
     ids = problem.nodes.ids
     return [
-        f"<b>{escape(a)} → {escape(b)}</b><br>{t:,.4g} {unit}<br>{ms:,.1f} ms on the picture"
+        f"<b>{escape(a)} → {escape(b)}</b><br>{rate(t)} {unit}<br>{ms:,.1f} ms on the picture"
         for a, b, t, ms in zip(
             ids.take(arrows.source).to_pylist(), ids.take(arrows.target).to_pylist(), arrows.tuples, length, strict=True
         )
@@ -217,7 +218,7 @@ class _Nodes:
         picture, problem = self._picture, self._problem
         limit, load = picture.limit[node], picture.load[node]
         lines = [f"<b>{escape(problem.nodes.ids[node].as_py())}</b>"]
-        room = "no limit" if np.isinf(limit) else f"{limit:,.4g} tuples/s"
+        room = f"{rate(limit)} tuples/s" if np.isfinite(limit) else "without limit"
         state = f" · {picture.used[node]:.0%} used" if load > 0 else ""
         lines.append(f"capacity {room}{state}")
         if not problem.nodes.hosts[node]:
@@ -225,15 +226,15 @@ class _Nodes:
         mine = self._source_order[slice(*np.searchsorted(self._source_node, [node, node + 1]))]
         for source in mine[:3]:
             name = escape(problem.sources.ids[int(source)].as_py())
-            lines.append(f"source {name}: {problem.sources.rate[source]:,.4g} tuples/s")
+            lines.append(f"source {name}: {rate(problem.sources.rate[source])} tuples/s")
         if len(mine) > 3:
             lines.append(f"… and {len(mine) - 3} more sources")
         rows = self._by_node[slice(*np.searchsorted(self._node, [node, node + 1]))]
         if len(rows):
-            lines.append(f"load {load:,.4g} tuples/s, of {len(rows):,} sub-joins:")
+            lines.append(f"load {rate(load)} tuples/s, of {len(rows):,} sub-joins:")
         for row in rows[:NAMED]:
             flow = picture.flow
-            lines.append(f"  {self._pair(int(flow.join[row]))}: {flow.load[row]:,.4g} ({flow.share[row]:.0%})")
+            lines.append(f"  {self._pair(int(flow.join[row]))}: {rate(flow.load[row])} ({flow.share[row]:.0%})")
         if len(rows) > NAMED:
             lines.append(f"  … and {len(rows) - NAMED:,} more")
         return "<br>".join(lines)
@@ -320,7 +321,7 @@ def _utilisation(figure: Any, picture: Picture, problem: Problem) -> None:
         shown = hosts[np.linspace(0, len(hosts) - 1, min(len(hosts), 500)).astype(int)]
     names = problem.nodes.ids.take(shown).to_pylist()
     texts = [
-        f"<b>{escape(name)}</b><br>{load:,.4g} of {limit:,.4g} tuples/s, {used:.0%}"
+        f"<b>{escape(name)}</b><br>{rate(load)} of {rate(limit)} tuples/s, {used:.0%}"
         for name, load, limit, used in zip(
             names, picture.load[shown], picture.limit[shown], picture.used[shown], strict=True
         )
@@ -331,7 +332,7 @@ def _utilisation(figure: Any, picture: Picture, problem: Problem) -> None:
         colours = np.where(picture.overloaded[shown], palette.OVERLOAD, palette.UTILISATION[2][1]).tolist()
         figure.add_trace(go.Bar(
             x=used, y=[str(i) for i in range(len(shown))], orientation="h", marker={"color": colours}, width=0.62,
-            text=[f"{a:,.4g} / {b:,.4g}" for a, b in zip(picture.load[shown], picture.limit[shown], strict=True)],
+            text=[f"{rate(a)} / {rate(b)}" for a, b in zip(picture.load[shown], picture.limit[shown], strict=True)],
             textposition="auto", insidetextanchor="end", **hover,
         ), **place)
         figure.update_xaxes(tickformat=".0%", range=[0, top * 1.15], **axis, **place)

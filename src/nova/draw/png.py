@@ -19,6 +19,7 @@ from matplotlib.ticker import PercentFormatter
 from nova.draw import palette
 from nova.draw.labels import offset, place_labels
 from nova.draw.picture import Arrows, Picture, compose, thin, widen
+from nova.evaluate.words import rate
 from nova.plan import Plan
 from nova.problem import Floats, Problem
 
@@ -257,7 +258,7 @@ def _bars(axes: Axes, picture: Picture, problem: Problem, hosts: Any, used: Floa
     axes.set_xticks([tick for tick in (0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0) if tick <= top])
     for row, host in enumerate(hosts):
         limit = picture.limit[host]
-        text = f"{picture.load[host]:,.4g} / {'no limit' if np.isinf(limit) else f'{limit:,.4g}'}"
+        text = f"{rate(picture.load[host])} / {rate(limit)}"
         inside = used[row] > 0.4 * top
         dark = picture.used[host] > 0.5
         axes.text(
