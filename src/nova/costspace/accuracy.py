@@ -11,6 +11,8 @@ from nova.problem import Floats, Ints
 
 TRIPLES = 200_000
 """How many triples are drawn where there are too many to look at all: a share of 7 % is then known to 0.1 %."""
+ENOUGH = 400
+"""A draw that met fewer measured triples says nothing: sparse measurements have hardly any."""
 AT_ONCE = 4_000_000
 """Pairs whose distances are computed at a time: bounds memory."""
 
@@ -40,7 +42,8 @@ def tiv(n: int, first: Ints, second: Ints, rtt: Floats, seed: int = 0, triples: 
     """Share of triples (i, j, k), all three pairs measured, in which the way over k beats the direct one:
     d(i,j) > d(i,k) + d(k,j). Every three nodes count three times, once for each direct pair.
 
-    Exact where at most `triples` have to be looked at, otherwise from a seeded draw. NaN without such triples.
+    Exact where at most `triples` have to be looked at, otherwise from a seeded draw. NaN where (hardly) any triple is
+    measured.
     """
     if len(rtt) == 0:
         return float("nan")
@@ -93,6 +96,7 @@ def _tiv_drawn(
     rng: np.random.Generator,
 ) -> float:
     """Draw a pair (i, j) and a neighbour k of i. Each is as likely as 1 / degree(i), so it counts degree(i) times."""
+    count = 0
     seen = 0.0
     broken = 0.0
     for _ in range(draws):
@@ -104,7 +108,8 @@ def _tiv_drawn(
         to = offsets[i] + rng.integers(0, degree)
         on = _find(neighbour, offsets[j], offsets[j + 1], neighbour[to])
         if on >= 0:
+            count += 1
             seen += degree
             if rtt[pair] > time[to] + time[on]:
                 broken += degree
-    return broken / seen if seen > 0 else np.nan
+    return broken / seen if count >= ENOUGH else np.nan
