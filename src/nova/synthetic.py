@@ -24,22 +24,32 @@ def blobs(n: int, seed: int) -> Floats:
 
 def capacities(sources: int, workers: int, level: int | None, seed: int) -> Floats:
     """Tuples/s of source nodes and workers: uniform at level 0, exponential at level 5, the same sum at all levels.
-    None: no limits (infinite)."""
+
+    Each kind is blended into an exponential of its own sum, so workers stay larger than sources and the coefficient of
+    variation goes from 0.95 to 1.4. None: no limits (infinite).
+    """
     if level is None:
         return np.full(sources + workers, np.inf)
     rng = np.random.default_rng([seed, 2])
     uniform = np.concatenate([rng.uniform(1, 50, sources), rng.uniform(1, 200, workers)])
     alpha = (level / (LEVELS - 1)) ** (2 / 3)
     exponential = rng.exponential(size=len(uniform))
-    exponential *= uniform.sum() / exponential.sum()
+    for kind in (slice(sources), slice(sources, None)):
+        exponential[kind] *= uniform[kind].sum() / max(exponential[kind].sum(), 1e-300)
     blend = np.maximum((1 - alpha) * uniform + alpha * exponential, 1.0)
     result: Floats = np.floor(blend * (uniform.sum() / blend.sum()))
     return np.maximum(result, 1.0)
 
 
 def rates(n: int, seed: int) -> Floats:
-    """Integers from 1 to 75 whose mean is 38."""
-    drawn = np.random.default_rng([seed, 3]).integers(1, 76, size=n)
+    """Integers from 1 to 75 whose mean is exactly 38."""
+    rng = np.random.default_rng([seed, 3])
+    drawn = rng.integers(1, 76, size=n)
+    while (excess := int(drawn.sum()) - MEAN_RATE * n) != 0:
+        step = -1 if excess > 0 else 1
+        movable = np.flatnonzero(drawn > 1 if step < 0 else drawn < 75)
+        chosen = rng.choice(movable, size=min(abs(excess), len(movable)), replace=False)
+        drawn[chosen] += step
     return drawn.astype(np.float64)
 
 
