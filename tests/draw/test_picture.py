@@ -67,6 +67,12 @@ def test_many_flows_are_bundled_and_the_share_is_told() -> None:
     assert picture.inward.tuples.sum() <= picture.load.sum() * (1 + 1e-9)
 
 
+def test_what_is_thinned_is_told() -> None:
+    problem, plan = handmade.crowd(500)
+    assert "drawn" not in compose(problem, plan).note
+    assert "100 of 298 sources drawn" in compose(problem, plan, most_marks=100).note
+
+
 def test_far_nodes_do_not_squeeze_the_picture() -> None:
     problem, plan = handmade.crowd(500)
     away = plan.space.coordinates.copy()

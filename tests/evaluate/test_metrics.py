@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -148,6 +149,18 @@ def test_union_area_against_counting_cells(rows: list[tuple[int, int, int, int, 
         cells[g, left:right, low:high] = True
     area = union_area(group, x_from / 8, x_to / 8, y_from / 8, y_to / 8)
     assert area == pytest.approx(cells.sum(axis=(1, 2)) / 64)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), spans, spans, spans), min_size=1, max_size=20))
+def test_loads_agree_with_the_optimizers_own(rows: list[tuple[Any, ...]]) -> None:
+    """Two codes that share nothing charge any boxes alike, overlapping ones too."""
+    from nova.physical.load import node_loads
+
+    problem = handmade.problem()
+    join, node, *ranges = zip(*rows, strict=True)
+    columns = [np.array(end, float) / 8 for span in ranges for end in zip(*span, strict=True)]
+    plan = handmade.plan(problem, Replicas(np.array(join, np.int32), np.array(node, np.int32), *columns))
+    assert node_load(flows(plan), 6) == pytest.approx(node_loads(plan.joins, plan.replicas, 6))
 
 
 def test_a_million_replicas_take_seconds() -> None:

@@ -55,7 +55,7 @@ def write(problem: Problem, plan: Plan, file: Path) -> None:
 
 def page(problem: Problem, plan: Plan) -> Any:
     """The plotly figure of a plan."""
-    picture = compose(problem, plan, MOST_ARROWS)
+    picture = compose(problem, plan, MOST_ARROWS, MOST_MARKS)
     figure = make_subplots(
         rows=2, cols=2, column_widths=[0.72, 0.28], row_heights=[0.44, 0.56], horizontal_spacing=0.06,
         vertical_spacing=0.1, specs=[[{"rowspan": 2}, None], [None, {}]],
@@ -105,7 +105,8 @@ def _space(picture: Picture, problem: Problem, plan: Plan) -> Iterable[Any]:
     )
     hosts = thin(picture.hosts, picture.load, MOST_MARKS)
     most = max(float(picture.load.max(initial=0.0)), 1e-300)
-    size = (9 + 13 * np.sqrt(picture.load[hosts] / most)) * (1.0 if picture.few else 0.5)
+    scale = 1.0 if picture.few else 0.5 if len(hosts) < MOST_MARKS else 0.35
+    size = (9 + 13 * np.sqrt(picture.load[hosts] / most)) * scale
     over = picture.overloaded[hosts]
     for name, rows, colour in (
         ("host", ~over, {

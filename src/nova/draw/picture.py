@@ -80,8 +80,9 @@ class Picture:
         return np.concatenate([line.reshape(-1, 2) for line in lines])
 
 
-def compose(problem: Problem, plan: Plan, most_arrows: int = 600) -> Picture:
-    """Work out a picture that shows at most `most_arrows` flows each way."""
+def compose(problem: Problem, plan: Plan, most_arrows: int = 600, most_marks: int = 20_000) -> Picture:
+    """Work out a picture that shows at most `most_arrows` flows each way, and says where more than `most_marks` nodes
+    of a kind are there to be thinned."""
     space, joins = plan.space, plan.joins
     plane, project, note = _plane(space.coordinates)
     flow = flows(plan)
@@ -97,6 +98,10 @@ def compose(problem: Problem, plan: Plan, most_arrows: int = 600) -> Picture:
     notes = [note]
     if outside:
         notes.append(f"{outside:,} far nodes lie outside the frame")
+
+    for name, rows in {"hosts": hosts, "sources": sources, "idle nodes": idle}.items():
+        if len(rows) > most_marks:
+            notes.append(f"{most_marks:,} of {len(rows):,} {name} drawn")
 
     inward = _merge(
         np.concatenate([joins.left_node[flow.join], joins.right_node[flow.join]]),

@@ -26,6 +26,8 @@ from nova.problem import Floats, Problem
 MOST_ARROWS = 500
 MOST_MARKS = 20_000
 """Marks of one kind; more would only paint over each other."""
+CROWD = 3_000
+"""Hosts from which they are drawn as dust, with the flows above them."""
 MOST_BARS = 24
 """Up to this many hosts get a bar with their name each; more become one curve."""
 
@@ -35,7 +37,7 @@ STYLE: dict[str, Any] = {"color": palette.INK, "fontsize": 9}
 
 def write(problem: Problem, plan: Plan, file: Path) -> None:
     """Draw a plan as PNG."""
-    picture = compose(problem, plan, MOST_ARROWS)
+    picture = compose(problem, plan, MOST_ARROWS, MOST_MARKS)
     figure = Figure(figsize=(14.5, 8.4), dpi=130, facecolor="white")
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(
@@ -68,8 +70,10 @@ def _space(axes: Axes, picture: Picture, problem: Problem, plan: Plan) -> None:
     points = picture.points
     idle = thin(picture.idle, picture.limit, MOST_MARKS)
     _marks(axes, points[idle], s=26 * scale, marker="o", c=palette.IDLE, linewidths=0, zorder=1)
-    _arrows(axes, picture.inward, palette.FLOW_IN, picture, 3)
-    _arrows(axes, picture.outward, palette.FLOW_OUT, picture, 2)
+    # hosts in their thousands would bury the flows
+    on_top = 4.5 if len(picture.hosts) > CROWD else 0.0
+    _arrows(axes, picture.inward, palette.FLOW_IN, picture, 2.5 + on_top)
+    _arrows(axes, picture.outward, palette.FLOW_OUT, picture, 2 + on_top)
     sources = thin(picture.sources, picture.load, MOST_MARKS)
     edge = 0.8 if picture.few else 0.0
     _marks(
@@ -87,11 +91,12 @@ def _space(axes: Axes, picture: Picture, problem: Problem, plan: Plan) -> None:
     size = _host_size(picture, hosts, scale)
     _marks(
         axes, points[hosts], s=size, marker="o", c=_host_colours(picture, hosts), zorder=6,
-        edgecolors=np.where(picture.overloaded[hosts], palette.OVERLOAD, "white").tolist(), linewidths=max(0.15, edge),
+        edgecolors=np.where(picture.overloaded[hosts], palette.OVERLOAD, "white").tolist(),
+        linewidths=0.0 if len(hosts) > CROWD else max(0.15, edge),
     )
     _marks(
         axes, points[picture.sinks], s=150 if picture.few else 90, marker="D", c=palette.SINK, edgecolors="white",
-        linewidths=1.2, zorder=7,
+        linewidths=1.2, zorder=7.5,
     )
     _legend(axes, picture)
     if picture.few:
@@ -104,13 +109,13 @@ def _marks(axes: Axes, at: Floats, **style: Any) -> None:
 
 def _scale(nodes: int) -> float:
     """How large marks are drawn: smaller in a crowd."""
-    return float(np.clip((60 / max(nodes, 1)) ** 0.55, 0.03, 1.0))
+    return float(np.clip((60 / max(nodes, 1)) ** 0.55, 0.02, 1.0))
 
 
 def _host_size(picture: Picture, hosts: Any, scale: float) -> Floats:
     """Area of a host's mark, growing with its load."""
     most = max(float(picture.load.max(initial=0.0)), 1e-300)
-    area: Floats = (60 + 260 * np.sqrt(picture.load[hosts] / most)) * max(scale, 0.045)
+    area: Floats = (60 + 260 * np.sqrt(picture.load[hosts] / most)) * max(scale, 0.01 if len(hosts) > CROWD else 0.045)
     return area
 
 
@@ -120,7 +125,7 @@ def _host_colours(picture: Picture, hosts: Any) -> Any:
     return colours
 
 
-def _arrows(axes: Axes, arrows: Arrows, colour: str, picture: Picture, zorder: int) -> None:
+def _arrows(axes: Axes, arrows: Arrows, colour: str, picture: Picture, zorder: float) -> None:
     """Flows: single curved arrows where few, bundles of straight strokes where many. Width tells tuples/s."""
     if not len(arrows):
         return
