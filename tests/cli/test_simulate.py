@@ -22,7 +22,10 @@ def plan_folder(scenario_file: Path) -> Path:
     joins = resolve(problem)
     assert problem.nodes.coordinates is not None
     space = CostSpace(problem.nodes.coordinates, np.zeros(len(problem.nodes)))
-    return Plan(joins, Replicas.whole(np.arange(2), np.array([2, 2])), space).write(scenario_file.parent / "plan", problem)
+    replicas = Replicas.whole(np.arange(2), np.array([2, 2]))
+    return Plan(joins, replicas, space, digest=problem.digest).write(
+        scenario_file.parent / "plan", problem
+    )
 
 
 def test_json_holds_latency_throughput_and_backlog(scenario_file, plan_folder):

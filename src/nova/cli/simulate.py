@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from nova.cli.opening import PLAN, SCENARIO, open_plan
 from nova.cli.output import JSON, emit_json, progress, table
 from nova.evaluate.simulation.result import Arrivals, SimulationResult
 
@@ -17,10 +18,10 @@ BUSIEST = 10
 """Nodes listed by name."""
 
 
-@app.command(epilog="Example: nova simulate demo/scenario.yaml demo/plan --duration 60 -o backlog.csv")
-def simulate(
-    scenario: Path = typer.Argument(..., metavar="SCENARIO", help="Scenario file (YAML or JSON)."),
-    plan: Path = typer.Argument(..., metavar="PLAN", help="Folder of a plan made for it."),
+@app.command()
+def command(
+    scenario: Path = SCENARIO,
+    plan: Path = PLAN,
     duration: float = typer.Option(30.0, "--duration", "-t", help="Seconds to simulate.", metavar="SECONDS"),
     seed: int = typer.Option(0, "--seed", help="Same seed, same tuples."),
     arrivals: Arrivals = typer.Option("poisson", "--arrivals", help="Tuples come at random or evenly spaced."),
@@ -31,14 +32,13 @@ def simulate(
 
     Prints event-to-sink latency percentiles (per tuple, per result and per window), throughput, backlog and the busiest
     nodes. Links take the distance of the cost space, once per leg, as in `nova evaluate`.
+
+    Example: `nova simulate demo/scenario.yaml demo/plan --duration 60 -o backlog.csv`
     """
     from nova.evaluate import simulation
-    from nova.plan import read
-    from nova.scenario import load
-    from nova.virtual.resolve import resolve
 
-    problem = load(scenario).problem
-    made = read(plan, problem, resolve(problem))
+    opened = open_plan(scenario, plan)
+    problem, made = opened.scenario.problem, opened.plan
     with progress(f"simulating {duration:g} s"):
         run = simulation.simulate(problem, made, duration, seed=seed, arrivals=arrivals)
     nodes = busiest(run, problem.nodes.ids.to_pylist())
