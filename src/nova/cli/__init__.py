@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("nova.cli.explain", "Why a join or a node got what it got."),
     "show": ("nova.cli.show", "Draw a plan as HTML or PNG."),
     "simulate": ("nova.cli.simulate", "Run a plan through a queueing simulation: latency, throughput, backlog."),
+    "run": ("nova.cli.run", "Run a plan's joins on Spark, live or over recorded data."),
     "embed": ("nova.cli.embed", "Phase I alone: coordinates from latencies, with their accuracy."),
 }
 

@@ -4,7 +4,7 @@ and whatever else the tuples carry."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,151 @@ import pyarrow as pa
 
 from nova.errors import Fault, InvalidInput
 from nova.scenario.model import Columns, StreamInput
+from nova.spark.run.meter import Clock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
+
+    from nova.scenario import Scenario
+    from nova.spark.run.folder import RunFolder
 
 FILES = ("csv", "json", "parquet")
 
 
-def file_stream(spark: SparkSession, given: StreamInput, folder: Path, place: str) -> DataFrame:
+def no_new_rows(source: Mapping[str, Any]) -> bool:
+    """A source without an end of its own has ended for now when a batch brought nothing from it."""
+    return not source["numInputRows"]
+
+
+@dataclass(frozen=True)
+class Input:
+    """The tuples of one stream."""
+
+    frame: DataFrame
+    """Columns source, time, value, …"""
+    clock: Clock | None = None
+    """How event times relate to now; None where they do not."""
+    at_hand: bool = False
+    """All of it lies there already: the run can end with it."""
+    ended: Callable[[Mapping[str, Any]], bool] = field(default=no_new_rows)
+    """Whether a source has reached its end, from what Spark reports of it after a batch."""
+
+
+def open_inputs(spark: SparkSession, scenario: Scenario, folder: RunFolder, speed: float | None) -> dict[str, Input]:
+    """The inputs of all streams that a query joins."""
+    used = {name for query in scenario.document.queries for name in (query.left, query.right)}
+    missing = [name for name in scenario.streams if name in used and scenario.streams[name].input is None]
+    if missing:
+        raise InvalidInput([Fault(str(scenario.path), "to run, a stream needs an `input`", field=f"streams.{name}")
+                            for name in missing])
+    replays: dict[str, tuple[DataFrame, float]] = {}
+    inputs: dict[str, Input] = {}
+    for row, name in enumerate(scenario.streams):
+        given = scenario.streams[name].input
+        if name not in used or given is None:
+            continue
+        place = f"{scenario.path}: streams.{name}.input"
+        at = replay_speed(given, speed, place)
+        if given.format == "generator":
+            inputs[name] = _generated(spark, scenario, row, given, speed, place)
+        elif given.format == "mqtt":
+            from nova.spark.mqtt import open_mqtt
+
+            frame = open_mqtt(spark, given, folder.path / "spool" / name, place)
+            inputs[name] = Input(normalised(frame, given.columns, place), Clock())
+        elif at is not None:
+            replays[name] = (recorded(spark, given, scenario.path.parent, place), at)
+        else:
+            frame = streamed(spark, given, scenario.path.parent, place)
+            inputs[name] = Input(normalised(frame, given.columns, place), at_hand=given.format in FILES)
+    return inputs | _replayed(spark, replays, folder)
+
+
+def replay_speed(given: StreamInput, speed: float | None, place: str) -> float | None:
+    """How fast recorded files are to be replayed; None: as they come."""
+    if given.format not in FILES:
+        return None
+    told = given.options.get("speed", speed)
+    if told is None:
+        return None
+    try:
+        value = float(told)
+    except ValueError:
+        value = 0.0
+    if not value > 0:
+        raise InvalidInput([Fault(place, "the speed of a replay is a positive number", field="options.speed",
+                                  value=told)])
+    return value
+
+
+def _generated(spark: SparkSession, scenario: Scenario, row: int, given: StreamInput, speed: float | None,
+               place: str) -> Input:
+    import json
+
+    from nova.spark import generator
+
+    sources = scenario.problem.sources
+    rows = scenario.problem.sources_of(row)
+    made = [generator.Source(sources.ids[int(i)].as_py(), float(sources.rate[i])) for i in rows if sources.rate[i] > 0]
+    options = dict(given.options)
+    start = options.pop("start_ms", None)
+    pattern = generator.Pattern.of(options, place)
+    text = generator.spec(made, pattern, None if start is None else int(start), speed=speed or 1.0,
+                          partitions=spark.sparkContext.defaultParallelism)
+    spark.dataSource.register(generator.Generator)
+    frame = spark.readStream.format("nova_generator").option("spec", text).load()
+    end = generator.GeneratorReader(text).end_us
+
+    def ended(source: Mapping[str, Any]) -> bool:
+        at = source["endOffset"]
+        return bool((json.loads(at) if isinstance(at, str) else at)["at_us"] >= end)
+
+    live = start is None and (speed is None or speed == 1.0)
+    return Input(normalised(frame, Columns(), place), Clock() if live else None, ended=ended)
+
+
+def _replayed(spark: SparkSession, replays: Mapping[str, tuple[DataFrame, float]],
+              folder: RunFolder) -> dict[str, Input]:
+    """Archives that are replayed together, on one clock that begins with the earliest of them."""
+    import json
+    import time
+
+    from nova.spark import replay
+
+    if not replays:
+        return {}
+    archives = {name: replay.prepare(frame, folder.path / "replay" / name) for name, (frame, _) in replays.items()}
+    origin = min(archive.first_us for archive in archives.values())
+    spark.dataSource.register(replay.Replay)
+    opened = {}
+    for name, (recording, speed) in replays.items():
+        archive = archives[name]
+        text = replay.spec(archive, origin, speed)
+        frame = spark.readStream.format("nova_replay").schema(recording.schema).option("spec", text).load()
+
+        def ended(source: Mapping[str, Any], last: int = archive.last_us) -> bool:
+            at = source["endOffset"]
+            return bool((json.loads(at) if isinstance(at, str) else at)["at_us"] >= last)
+
+        opened[name] = Input(frame, Clock(origin, time.time(), speed), ended=ended)
+    return opened
+
+
+def recorded(spark: SparkSession, given: StreamInput, folder: Path, place: str) -> DataFrame:
+    """Recorded files as a table, normalised."""
+    path = given.location(folder)
+    options = reader_options(given)
+    schema = options.pop("schema", None)
+    options.pop("speed", None)
+    assert path is not None
+    reader = spark.read.format(given.format).options(**options)
+    reader = reader.schema(schema or infer(spark, given.format, path, options, place))
+    return normalised(reader.load(path), given.columns, place)
+
+
+def streamed(spark: SparkSession, given: StreamInput, folder: Path, place: str) -> DataFrame:
     """A folder of files, or any format that Spark streams. Files that appear later are read too."""
     path = given.location(folder)
     options = reader_options(given)

@@ -11,6 +11,7 @@ exactly the unfinished batch after a crash. Plans switch between batches: see `t
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 ANCIENT = -(2**62)
 """First window of the first epoch: before all others."""
 
+class Closed(Exception):
+    """Ends a query that is being stopped before it begins a batch."""
+
+
 NewPlan = tuple[str, Routes]
 """Name of a plan and its routes for this query."""
 
@@ -59,6 +64,8 @@ class Job:
     after: Callable[[int, Tally, float], None] = field(default=lambda batch, tally, seconds: None)  # noqa: ARG005
     """Called after each batch with its counts and the time its results were out (s since 1970)."""
     till: Till = field(init=False)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _closing: bool = False
 
     def __post_init__(self) -> None:
         self.till = Till(self.spark.sparkContext)
@@ -102,12 +109,24 @@ class Job:
 
     def step(self, frame: DataFrame, batch: int) -> None:
         """One batch: take up new plans, join, write, remember how far the windows have come."""
-        self.take_up(batch)
-        self.sink.write(frame, batch)
-        done = time.time()
-        tally = self.till.take()
-        self.remember(tally)
-        self.after(batch, tally, done)
+        with self._turn:
+            if self._closing:
+                raise Closed
+            self.take_up(batch)
+            self.sink.write(frame, batch)
+            done = time.time()
+            tally = self.till.take()
+            self.remember(tally)
+            self.after(batch, tally, done)
+
+    def close(self) -> None:
+        """Let the batch that runs now come to its end and begin no other: then the query can be stopped.
+
+        Stopping it in the middle of a batch would be safe, too, but would leave that batch's results for the next run.
+        """
+        self._closing = True
+        with self._turn:
+            pass
 
     def take_up(self, batch: int) -> None:
         """Switch to new plans from the first window that no earlier batch has routed a tuple for.

@@ -35,6 +35,8 @@ class Tally:
     """Highest window that a tuple was routed for."""
     last_time: int | None = None
     """Latest event time seen (µs)."""
+    first_time: int | None = None
+    """Earliest event time seen (µs)."""
 
     def add(self, other: Tally) -> None:
         """Take in another tally."""
@@ -43,7 +45,8 @@ class Tally:
             if isinstance(mine, Counter):
                 mine.update(theirs)
             elif theirs is not None:
-                setattr(self, each.name, theirs if mine is None else max(mine, theirs))
+                better = min if each.name == "first_time" else max
+                setattr(self, each.name, theirs if mine is None else better(mine, theirs))
 
 
 class _Sum(AccumulatorParam[Any]):

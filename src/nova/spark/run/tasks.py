@@ -62,8 +62,8 @@ class Router:
             routed = route(timeline, self.flow, self.side, source, hashes, numbered)
             packets = pack(routed, self.flow, self.side, source, numbered, self.per_node)
             ends = (packets.bucket + 1) * self.flow.bucket_us
-            time = pc.max(numbered.column("time").cast(pa.int64())).as_py()
-            part = Tally(last_time=time, last_window=time // self.flow.window_us)
+            span = pc.min_max(numbered.column("time").cast(pa.int64())).as_py()
+            part = Tally(first_time=span["min"], last_time=span["max"], last_window=span["max"] // self.flow.window_us)
             part.copies = _count(routed.node)
             part.buckets = Counter(dict(zip(*_sums(ends, packets.tuples), strict=True)))
             tally.add(part)

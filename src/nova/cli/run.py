@@ -1,0 +1,167 @@
+"""`nova run`: the plan at work, on Spark."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nova.cli.output import JSON, emit_json, progress, table, warn
+from nova.errors import Fault, InvalidInput
+
+if TYPE_CHECKING:
+    from nova.plan import Plan
+    from nova.scenario import Scenario
+
+app = typer.Typer()
+
+
+@app.command()
+def command(
+    scenario: Path = typer.Argument(..., metavar="SCENARIO", help="Scenario file with an `input` for each stream."),
+    plan: Path | None = typer.Option(None, help="Folder of a plan made for it; without one, nova plans first."),
+    out: Path = typer.Option(Path("out/run"), "-o", "--out", metavar="DIR",
+                             help="Folder of the run: checkpoint, plans, results. The same folder again continues."),
+    fresh: bool = typer.Option(False, "--fresh", help="Forget an earlier run in the folder, and its results."),
+    until_end: bool = typer.Option(False, "--until-end", help="Stop at the end of the input."),
+    duration: str | None = typer.Option(None, help="Stop after this long, such as 30s or 10min."),
+    every: str = typer.Option("0ms", help="Time between batches, such as 500ms; 0ms: as fast as possible."),
+    lateness: str = typer.Option("10s", help="Tuples up to this late are never dropped."),
+    speed: float | None = typer.Option(None, help="Replay recorded files at this multiple of their own speed."),
+    to: str = typer.Option("parquet", metavar="FORMAT[:TARGET]",
+                           help="Where results go: parquet, json or a folder after a colon; console; "
+                                "mqtt://host:1883/topic; any format that Spark writes."),
+    to_option: list[str] = typer.Option([], "--to-option", metavar="NAME=VALUE", help="Options of the sink format."),
+    replan: Path | None = typer.Option(None, metavar="PLAN",
+                                       help="Hand this new plan to the run in the folder of -o, and return."),
+    master: str | None = typer.Option(None, help="Address of a Spark cluster; without one, this machine."),
+    as_json: bool = JSON,
+) -> None:
+    """Run the queries of SCENARIO on Spark: every tuple goes only to the replicas that need it, each replica joins its
+    share, and the results equal those of the plain join.
+
+    Without --duration or --until-end it runs until Ctrl-C. A run that was stopped or killed continues where it was
+    when it is started again with the same folder; no result is lost or doubled.
+
+    Example: `nova run demo/scenario.yaml --plan demo/plan -o demo/run --duration 30s`
+    """
+    if replan is not None:
+        _hand_in(scenario, replan, out, as_json)
+        return
+    loaded, chosen = _open(scenario, plan, out)
+    from nova.spark.run.run import Run, Settings
+    from nova.spark.session import session
+
+    sink, target = _sink(to)
+    settings = Settings(
+        folder=out, until_end=until_end, duration_s=None if duration is None else _ms(duration, "--duration") / 1000,
+        every_ms=round(_ms(every, "--every")), lateness_ms=round(_ms(lateness, "--lateness")), format=sink,
+        target=target, options=dict(_pair(option) for option in to_option), speed=speed,
+    )
+    if fresh:
+        _forget(out)
+    with progress("starting Spark"):
+        spark = session(master, name="nova run")
+    with spark:
+        run = Run(spark, loaded, chosen, settings)
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, lambda *_: run.stop())
+        from nova.spark.run.display import Display
+
+        with Display() as display:
+            run.start()
+            run.wait(display)
+        report = run.report()
+    if as_json:
+        emit_json(report)
+    else:
+        _print(report)
+    warn([f"a plan was not taken up: {told}" for told in report["rejected_plans"]])
+
+
+def _open(scenario: Path, folder: Path | None, out: Path) -> tuple[Scenario, Plan]:
+    """The scenario and its plan: the one named, the one of the run that is continued, or a new one."""
+    from nova.cli.opening import open_plan
+
+    first = out / "plans" / "00000"
+    if folder is None and (first / "plan.json").exists():
+        folder = first
+    if folder is not None:
+        opened = open_plan(scenario, folder)
+        return opened.scenario, opened.plan
+    from nova.scenario import load
+
+    with progress("planning"):
+        from nova.optimizer import optimize
+
+        loaded = load(scenario)
+        planned = optimize(loaded.problem, loaded.options)
+    warn(loaded.warnings)
+    return loaded, planned
+
+
+def _hand_in(scenario: Path, folder: Path, out: Path, as_json: bool) -> None:
+    from nova.cli.opening import open_plan
+    from nova.spark.run.handover import hand_in
+
+    opened = open_plan(scenario, folder)
+    name = hand_in(folder, out, opened.scenario.problem)
+    if as_json:
+        emit_json({"folder": str(out), "plan": name})
+    else:
+        typer.echo(f"handed in as plan {name}: the run takes it up with its next batch")
+
+
+def _forget(out: Path) -> None:
+    """Delete an earlier run; refuse a folder that is something else."""
+    if out.exists() and any(out.iterdir()) and not (out / "run.json").exists():
+        raise InvalidInput([Fault(str(out), "is a folder with other things than a run: it is not deleted")])
+    shutil.rmtree(out, ignore_errors=True)
+
+
+def _ms(text: str, name: str) -> float:
+    from nova.units import DURATION
+
+    try:
+        return DURATION.parse(text)
+    except ValueError as error:
+        raise InvalidInput([Fault("command line", str(error), field=name, value=text)]) from None
+
+
+def _sink(to: str) -> tuple[str, str | None]:
+    """Format and target of `--to`."""
+    if "://" in to and not to.split("://")[0].count(":"):
+        return to.split("://")[0], to
+    name, _, target = to.partition(":")
+    return name, target or None
+
+
+def _pair(option: str) -> tuple[str, str]:
+    name, equals, value = option.partition("=")
+    if not equals:
+        raise InvalidInput([Fault("command line", "NAME=VALUE expected", field="--to-option", value=option)])
+    return name, value
+
+
+def _print(report: dict[str, Any]) -> None:
+    latency = report["latency_ms"] or {}
+    table("Run", ["", "value"], [
+        ("seconds", report["seconds"]),
+        ("tuples", report["tuples"]),
+        ("tuples/s", report["tuples_per_s"]),
+        ("results", report["results"]),
+        ("results/s", report["results_per_s"]),
+        ("latency, median, ms", latency.get("p50")),
+        ("latency, 99th percentile, ms", latency.get("p99")),
+        ("late tuples", report["late_tuples"]),
+        ("tuples of unknown sources", report["unknown_tuples"]),
+    ])
+    table("Hosts, tuples/s", ["node", "measured", "planned", "capacity", "utilisation", "results"], [
+        (h["node"], h["tuples_per_s"], h["planned_tuples_per_s"], h["capacity"], h["utilisation"], h["results"])
+        for h in report["hosts"]
+    ])
+    typer.echo(f"results and checkpoint are in {report['folder']}")
+

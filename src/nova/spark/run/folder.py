@@ -1,0 +1,83 @@
+"""RunFolder: everything a run keeps, so that it can be stopped, killed and continued.
+
+    run.json            what the run was started with
+    plans/00000, …      the plans, in the order they came in; put there under their final name in one step
+    jobs/<query>/       Spark's checkpoint, the schedule of plans, how far the windows have come
+    results/            results, where they go to files
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+from nova.errors import Fault, InvalidInput
+from nova.plan import Plan
+from nova.problem import Problem
+from nova.routing.flow import Flow
+from nova.spark.run.schedule import write_atomically
+
+
+class RunFolder:
+    """Paths and the memory of a run."""
+
+    FIRST: ClassVar[str] = "00000"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.resolve()
+
+    @property
+    def plans(self) -> Path:
+        return self.path / "plans"
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results"
+
+    def plan(self, name: str) -> Path:
+        return self.plans / name
+
+    def plan_names(self) -> list[str]:
+        """Plans in the order they came in."""
+        return sorted(path.name for path in self.plans.glob("[0-9]*") if (path / "plan.json").exists())
+
+    def job(self, query: str) -> Path:
+        return self.path / "jobs" / query
+
+    def open(self, digest: str, plan: Plan, problem: Problem) -> None:
+        """Make the folder, or go on with it where the same scenario ran here before."""
+        memory = self._read()
+        if memory and memory["scenario"] != digest:
+            raise InvalidInput([Fault(str(self.path), "another scenario ran in this folder: give a new one with -o, or "
+                                      "start afresh with --fresh")])
+        if not memory:
+            draft = self.plans / ".first"
+            plan.write(draft, problem)
+            draft.rename(self.plan(self.FIRST))
+            self._write({"scenario": digest, "flows": {}})
+
+    def remember(self, query: str, flow: Flow, lateness_ms: int) -> None:
+        """Note how a query's tuples travel; refuse to continue a run whose state would no longer fit."""
+        memory = self._read()
+        told: dict[str, Any] = {
+            "window_us": flow.window_us, "on": list(flow.on), "cells": flow.cells, "lateness_ms": lateness_ms,
+            "left": [f"{column.name} {column.type}" for column in flow.left],
+            "right": [f"{column.name} {column.type}" for column in flow.right],
+        }
+        before = memory["flows"].get(query)
+        if before is not None and before != told:
+            changed = [name for name, value in told.items() if before.get(name) != value]
+            raise InvalidInput([Fault(str(self.path), f"query {query!r} ran here with other {', '.join(changed)}: give "
+                                      "a new folder with -o, or start afresh with --fresh")])
+        memory["flows"][query] = told
+        self._write(memory)
+
+    def _read(self) -> dict[str, Any]:
+        file = self.path / "run.json"
+        memory: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        return memory
+
+    def _write(self, memory: dict[str, Any]) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path / "run.json", json.dumps(memory, indent=1))

@@ -1,0 +1,251 @@
+"""Run: a scenario's queries under a plan, from start to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nova import plan as plans
+from nova.errors import NovaError
+from nova.physical.load import node_loads
+from nova.plan import Plan
+from nova.problem import Floats, Problem
+from nova.routing import Routes
+from nova.routing.flow import Flow, cells_for
+from nova.scenario import Scenario
+from nova.spark.run.folder import RunFolder
+from nova.spark.run.inputs import Input, agree, carried, open_inputs
+from nova.spark.run.job import Job, NewPlan, routes_of
+from nova.spark.run.meter import Meter
+from nova.spark.run.sinks import open_sink
+from nova.virtual.resolve import resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CONFIG = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.adaptive.enabled": "false",  # not for streams with state; off it is not considered in each batch
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # results do not wait for the watermark
+    "spark.sql.streaming.minBatchesToRetain": "20",
+}
+"""Settings of the session that suit small, frequent batches."""
+POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run."""
+
+    folder: Path
+    """The run's own folder: checkpoint, plans, results. The same folder again continues the run."""
+    until_end: bool = False
+    """Stop at the end of the input."""
+    duration_s: float | None = None
+    every_ms: int = 0
+    """Time between batches; 0: as fast as possible."""
+    lateness_ms: int = 10_000
+    """Tuples up to this far behind the latest event time of their stream are never dropped."""
+    format: str = "parquet"
+    target: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    speed: float | None = None
+    """Replay files at this multiple of the speed they were recorded at."""
+
+
+@dataclass
+class Running:
+    """One query that runs."""
+
+    meter: Meter
+    job: Job
+    query: StreamingQuery
+    inputs: tuple[Input, Input]
+
+    def ended(self) -> bool:
+        """Whether all input that there will ever be has been worked off."""
+        if not self.query.isActive:
+            return True
+        last = self.query.lastProgress
+        if last is None:
+            return False
+        sources = last["sources"]
+        return all(one.ended(source) for one, source in zip(self.inputs, sources, strict=True))
+
+
+class Run:
+    """A scenario under a plan. `start`, then `wait`, then `report`."""
+
+    def __init__(self, spark: SparkSession, scenario: Scenario, plan: Plan, settings: Settings) -> None:
+        self.spark, self.scenario, self.plan, self.settings = spark, scenario, plan, settings
+        self.folder = RunFolder(settings.folder)
+        self.running: list[Running] = []
+        self.rejected: list[str] = []
+        self.began = time.time()
+        self.stopped = threading.Event()
+
+    @property
+    def problem(self) -> Problem:
+        return self.scenario.problem
+
+    def start(self) -> None:
+        """Start all queries."""
+        for key, value in CONFIG.items():
+            self.spark.conf.set(key, value)
+        self.folder.open(self.scenario.digest, self.plan, self.problem)
+        inputs = open_inputs(self.spark, self.scenario, self.folder, self.settings.speed)
+        self.began = time.time()
+        for number in range(len(self.problem.queries)):
+            self.running.append(self._start(number, inputs))
+
+    def _start(self, number: int, inputs: dict[str, Input]) -> Running:
+        query, written = self.problem.queries[number], self.scenario.document.queries[number]
+        left, right = inputs[written.left], inputs[written.right]
+        sides = agree(left.frame, right.frame, tuple(written.on or ()))
+        window_us = max(1, round(query.window_ms * 1000))
+        flow = Flow(query.id, window_us, sides.on, carried(sides.left), carried(sides.right))
+        sources = np.concatenate([self.problem.sources_of(query.left), self.problem.sources_of(query.right)])
+        per_s = float(self.problem.sources.rate[sources].sum())
+        partitions = int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2)
+        flow = replace(flow, cells=cells_for(per_s * flow.bucket_us / 1e6, partitions))
+        clock = left.clock if left.clock is not None and right.clock is not None else None
+        meter = Meter(query.id, clock, self.began)
+        s = self.settings
+        sink = open_sink(s.format, s.target, s.options, flow, self.folder.path)
+        job = Job(self.spark, self.problem, number, flow, sink, self.folder.job(query.id), s.lateness_ms,
+                  lambda known: self._new_plans(known, number), meter.batch)
+        self.folder.remember(query.id, flow, s.lateness_ms)
+        job.begin(self.folder.FIRST, self.plan)
+        once = s.until_end and left.at_hand and right.at_hand
+        started = job.start(sides.left, sides.right, once=once, every_ms=s.every_ms)
+        return Running(meter, job, started, (left, right))
+
+    def _new_plans(self, known: list[str], query: int) -> list[NewPlan]:
+        """Plans handed in since, in order. One that does not fit the scenario is set aside and told about."""
+        found: list[tuple[str, Routes]] = []
+        for name in self.folder.plan_names():
+            if name in known or name <= known[-1]:
+                continue
+            try:
+                plan = plans.read(self.folder.plan(name), self.problem, resolve(self.problem))
+            except NovaError as error:
+                self.rejected.append(f"{name}: {error}")
+                continue
+            found.append((name, routes_of(self.problem, plan, query)))
+        return found
+
+    def wait(self, observe: Callable[[Run], None] | None = None) -> None:
+        """Run until stopped, the time is over, or the input has ended; then stop in order."""
+        end = None if self.settings.duration_s is None else self.began + self.settings.duration_s
+        try:
+            while not self.stopped.wait(POLL_S):
+                self._collect()
+                if observe is not None:
+                    observe(self)
+                if end is not None and time.time() >= end:
+                    break
+                if self.settings.until_end and all(one.ended() for one in self.running):
+                    break
+                if not any(one.query.isActive for one in self.running):
+                    break
+        finally:
+            self._stop()
+
+    def stop(self) -> None:
+        """Ask a waiting run to stop; from any thread or a signal handler."""
+        self.stopped.set()
+
+    def _collect(self) -> None:
+        """Read Spark's reports; raise what made a query fail."""
+        for one in self.running:
+            for report in one.query.recentProgress:
+                one.meter.progress(report)
+            failure = one.query.exception()
+            if failure is not None:
+                raise NovaError(f"query {one.meter.query!r} failed: {_reason(str(failure))}")
+
+    def _stop(self) -> None:
+        for one in self.running:
+            one.job.close()
+        for one in self.running:
+            one.query.stop()
+            for report in one.query.recentProgress:
+                one.meter.progress(report)
+
+    def report(self) -> dict[str, Any]:
+        """What the run did, as plain values."""
+        seconds = max(time.time() - self.began, 1e-3)
+        queries = [one.meter.report(seconds) for one in self.running]
+        latency = [q["latency_ms"] for q in queries]
+        return {
+            "scenario": str(self.scenario.path),
+            "approach": self.plan.approach,
+            "folder": str(self.folder.path),
+            "seconds": seconds,
+            "tuples": sum(sum(q["tuples"].values()) for q in queries),
+            "results": sum(q["results"] for q in queries),
+            "tuples_per_s": sum(q["tuples_per_s"] for q in queries),
+            "results_per_s": sum(q["results_per_s"] for q in queries),
+            "latency_ms": latency[0] if len(latency) == 1 else None,
+            "late_tuples": sum(q["late_tuples"] for q in queries),
+            "unknown_tuples": sum(q["unknown_tuples"] for q in queries),
+            "queries": queries,
+            "hosts": self.hosts(),
+            "epochs": {one.meter.query: [entry.__dict__ for entry in one.job.schedule.entries()]
+                       for one in self.running},
+            "rejected_plans": self.rejected,
+        }
+
+    def hosts(self) -> list[dict[str, Any]]:
+        """Per host: what it was charged, what the plan says, and its capacity, in tuples per second of event time."""
+        problem, nodes = self.problem, len(self.problem.nodes)
+        planned = node_loads(self.plan.joins, self.plan.replicas, nodes)
+        copies, results, expected = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
+        for one in self.running:
+            for node, count in one.meter.copies.items():
+                copies[node] += count / max(one.meter.event_s, 1e-3)
+            for node, count in one.meter.results.items():
+                results[node] += count
+            expected += planned_copies(problem, one.job.schedule.timeline().epochs[0].routes)
+        # The plan charges a tuple once per sub-join; the job sends it once per meeting. Their ratio is the plan's.
+        charged = copies * np.divide(planned, expected, out=np.ones(nodes), where=expected > 0)
+        capacity = problem.nodes.capacity
+        rows = np.flatnonzero((copies > 0) | (planned > 0))
+        return [
+            {
+                "node": problem.nodes.ids[int(i)].as_py(),
+                "tuples_per_s": charged[i],
+                "planned_tuples_per_s": planned[i],
+                "capacity": capacity[i],
+                "utilisation": charged[i] / capacity[i] if capacity[i] > 0 else None,
+                "results": int(results[i]),
+            }
+            for i in rows
+        ]
+
+
+def planned_copies(problem: Problem, routes: Routes) -> Floats:
+    """Tuples/s that the routes send to each node."""
+    sent = np.zeros(len(problem.nodes))
+    for side in (routes.left, routes.right):
+        source = np.repeat(np.arange(len(problem.sources)), np.diff(side.start))
+        rate = problem.sources.rate[source] * (side.share_to - side.share_from) * (side.slice_to - side.slice_from)
+        sent += np.bincount(routes.node[side.meeting], weights=rate, minlength=len(sent))
+    return sent
+
+
+def _reason(text: str) -> str:
+    """The line of a Spark error that says what happened."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith(("nova.errors", "Caused by", "pyspark.errors"))]
+    return (told or lines or [text])[0]
+
+
+__all__ = ["Run", "Settings", "CONFIG"]
