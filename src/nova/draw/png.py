@@ -18,7 +18,7 @@ from matplotlib.ticker import PercentFormatter
 
 from nova.draw import palette
 from nova.draw.labels import offset, place_labels
-from nova.draw.picture import Arrows, Picture, compose, thin, widen
+from nova.draw.picture import FEW, Arrows, Picture, compose, thin, widen
 from nova.evaluate.words import rate
 from nova.plan import Plan
 from nova.problem import Floats, Problem
@@ -83,9 +83,12 @@ def _space(axes: Axes, picture: Picture, problem: Problem, plan: Plan) -> None:
         if picture.few:
             _displacements(axes, picture)
         drawn = thin(np.arange(len(picture.virtual), dtype=np.int32), plan.joins.demand, MOST_MARKS // 4)
+        # under the objective `latency` they all lie on the sinks, where they must not hide below
+        few_places = len(np.unique(picture.virtual.round(6), axis=0)) <= FEW
         _marks(
-            axes, picture.virtual[drawn], s=48 * scale, marker="^", facecolors=to_rgba(palette.VIRTUAL, 0.25),
-            edgecolors=palette.VIRTUAL, linewidths=max(0.35, 1.3 * scale), zorder=8 if picture.few else 5,
+            axes, picture.virtual[drawn], s=48 if few_places else 48 * scale, marker="^",
+            facecolors="none" if few_places else to_rgba(palette.VIRTUAL, 0.25), edgecolors=palette.VIRTUAL,
+            linewidths=1.3 if few_places else max(0.35, 1.3 * scale), zorder=8 if few_places else 5,
         )
     hosts = thin(picture.hosts, picture.load, MOST_MARKS)
     size = _host_size(picture, hosts, scale)
