@@ -7,11 +7,12 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeAlias
 
 import numba
 
-F = TypeVar("F", bound=Callable[..., object])
+Kernel: TypeAlias = Callable[..., Any]
+"""Compiled functions are typed by numba, not by annotations."""
 
 
 def _cache_folder() -> Path:
@@ -34,27 +35,31 @@ def _cache_folder() -> Path:
     return folder
 
 
-numba.config.CACHE_DIR = str(_cache_folder())
+numba.config.CACHE_DIR = str(_cache_folder())  # type: ignore[attr-defined]
 
 
-def kernel(function: F) -> F:
+def kernel(function: Kernel) -> Kernel:
     """Compile `function` to machine code, cached beside the source."""
-    return cast(F, numba.njit(cache=True, nogil=True)(function))
+    compiled: Kernel = numba.njit(cache=True, nogil=True)(function)
+    return compiled
 
 
-def inline(function: F) -> F:
+def inline(function: Kernel) -> Kernel:
     """Compile a small helper that kernels call in their inner loops."""
-    return cast(F, numba.njit(cache=True, nogil=True, inline="always")(function))
+    compiled: Kernel = numba.njit(cache=True, nogil=True, inline="always")(function)
+    return compiled
 
 
-def parallel(function: F) -> F:
+def parallel(function: Kernel) -> Kernel:
     """Compile `function` with its `prange` loops spread over the cores. Results must not depend on their order."""
-    return cast(F, numba.njit(cache=True, nogil=True, parallel=True, error_model="numpy")(function))
+    compiled: Kernel = numba.njit(cache=True, nogil=True, parallel=True, error_model="numpy")(function)
+    return compiled
 
 
-def vector(function: F) -> F:
+def vector(function: Kernel) -> Kernel:
     """Compile loops over float arrays to vector instructions. Assumes that no value is NaN or infinite."""
-    return cast(F, numba.njit(cache=True, nogil=True, fastmath=True, error_model="numpy")(function))
+    compiled: Kernel = numba.njit(cache=True, nogil=True, fastmath=True, error_model="numpy")(function)
+    return compiled
 
 
 prange = numba.prange

@@ -14,7 +14,7 @@ from nova.physical.assign import Assignment, assign
 from nova.physical.check import SLACK, check
 from nova.physical.load import node_loads
 from nova.plan import Plan
-from nova.problem import Problem
+from nova.problem import Floats, Problem
 from nova.virtual.median import virtual_positions
 from nova.virtual.resolve import SubJoins, resolve
 
@@ -24,7 +24,7 @@ Observer = Callable[[str, Any], None]
 
 def optimize(problem: Problem, options: Options = Options(), observe: Observer | None = None) -> Plan:
     """Decide where every join runs. Raises `Infeasible` where the nodes cannot take the load."""
-    tell = observe or (lambda stage, result: None)
+    tell = observe or _nobody
 
     space = embed(problem, options)  # Phase I: nodes get coordinates
     tell("embed", space)
@@ -52,7 +52,11 @@ def optimize(problem: Problem, options: Options = Options(), observe: Observer |
     return plan
 
 
-def _summary(problem: Problem, joins: SubJoins, assignment: Assignment, loads: np.typing.NDArray[Any]) -> dict[str, Any]:
+def _nobody(stage: str, result: Any) -> None:
+    """Observes nothing."""
+
+
+def _summary(problem: Problem, joins: SubJoins, assignment: Assignment, loads: Floats) -> dict[str, Any]:
     replicas = assignment.replicas
     per_join = np.bincount(replicas.join, minlength=len(joins))
     limit = np.minimum(problem.nodes.capacity, problem.nodes.bandwidth)
@@ -73,8 +77,8 @@ def _what_is_missing(problem: Problem, joins: SubJoins, assignment: Assignment, 
     room = np.minimum(problem.nodes.room, 1e300) * options.utilisation
     need, have = float(joins.demand.sum()), float(room.sum())
     lines = [
-        f"the nodes cannot take the load: {assignment.missing.sum():.6g} tuples/s of {len(assignment.unplaced)} sub-joins"
-        f" found no host (the joins need {need:.6g} tuples/s, the hosts have {have:.6g})"
+        f"the nodes cannot take the load: {assignment.missing.sum():.6g} tuples/s of {len(assignment.unplaced)} "
+        f"sub-joins found no host (the joins need {need:.6g} tuples/s, the hosts have {have:.6g})"
     ]
     ids = problem.sources.ids
     for row, missing in list(zip(assignment.unplaced, assignment.missing, strict=True))[:10]:

@@ -22,10 +22,14 @@ from nova.virtual.resolve import SubJoins
 DENSE = 2_000_000
 """Sub-joins × hosts up to which every pair is priced and the optimum sought; beyond, hosts are filled by cells."""
 LONGEST_SLICED_WINDOW_MS = 60_000.0
-"""`auto` slices windows up to this length. A slice gets whole windows at once; a longer one would make its host wait and
-then drown, so those joins are cut into grids instead."""
+"""`auto` slices windows up to this length. A slice gets whole windows at once; a longer one would make its host wait
+and then drown, so those joins are cut into grids instead."""
 UNLIMITED = 1e15
 """Stands for infinite room in tuples/s: arithmetic stays exact enough, and nothing real comes near it."""
+PER_REPLICA = 0.01
+"""Share of its cost that a cut must save per replica it makes: replicas are not free to run."""
+NEAR = 64
+"""Hosts looked at for a cut that is not forced."""
 MARGIN = 1e-9
 """Relative room left unused, so that rounding never tips a full host over."""
 
@@ -97,7 +101,8 @@ def _place_slices(state: _State, rows: npt.NDArray[np.integer]) -> Assignment:
             options.max_replicas,
         )
     elif state.dense and state.largest >= demand[rows].max(initial=0.0):
-        flow, _ = transport(state.costs(rows), demand[rows], index.free, np.argsort(demand[rows], kind="stable"))
+        smallest_first = np.argsort(demand[rows], kind="stable").astype(np.int32)
+        flow, _ = transport(state.costs(rows), demand[rows], index.free, smallest_first)
         slot, column = np.nonzero(flow)
         placed = Placed(rows[column].astype(np.int32), slot.astype(np.int32), flow[slot, column])
         index.free = np.maximum(index.free - flow.sum(axis=1), 0.0)
@@ -173,7 +178,7 @@ def _place_grids(state: _State, rows: npt.NDArray[np.integer]) -> Assignment:
     fits = rows[demand[rows] <= state.largest]
     order = fits[np.argsort(-demand[fits], kind="stable")].astype(np.int32)
     if state.dense:
-        costs = np.full((len(joins), 0), 0.0) if not len(rows) else state.costs(np.arange(len(joins)))
+        costs = state.costs(np.arange(len(joins)))
         host = place_whole(costs, demand, index.free, order, options.c_min)
         if options.c_min == 0.0:
             host = improve(costs, demand, index.free, host)
@@ -211,28 +216,24 @@ def _cut(state: _State, rows: npt.NDArray[np.integer], host: Ints) -> Replicas:
         legs = state.legs.of(joins, np.array([row]), index.node)[:, 0]
         cost = weighted(legs, state.weights)
         now = np.inf if host[row] < 0 else cost[host[row]]
-        room = np.where(index.free >= max(options.c_min, 1e-12), np.minimum(index.free, state.largest), 0.0)
-        near = np.flatnonzero((room > 0) & (cost < now))
-        near = near[np.argsort(cost[near], kind="stable")][:256]
+        room = np.where(index.free >= options.c_min, np.minimum(index.free, state.largest), 0.0)
+        near = np.flatnonzero((room > 0) & (cost < now * (1 - 2 * PER_REPLICA)))
+        near = near[np.argsort(cost[near], kind="stable")][: len(near) if host[row] < 0 else NEAR]
         left, right = float(joins.left_rate[row]), float(joins.right_rate[row])
-        boxes = partition.split(
-            left, right, room[near], cost[near], tuple(state.weights), legs[:, near],
-            None if options.sigma is None else partition.p_max(options.sigma, left, right),
-            options.max_replicas,
-        )
-        if boxes is None or boxes.cost >= now * (1 - 0.01 * len(boxes.host)):
+        part_rate = None if options.sigma is None else partition.p_max(options.sigma, left, right)
+        boxes = partition.split(left, right, room[near], legs[:, near], state.weights, part_rate, options.max_replicas)
+        if boxes is None or boxes.cost >= now * (1 - PER_REPLICA * len(boxes.host)):
             continue
         if host[row] >= 0:
             index.free[host[row]] += joins.demand[row]
             host[row] = -1
         slots = near[boxes.host]
-        left_part, right_part = np.array(boxes.left), np.array(boxes.right)
-        index.free[slots] -= left * np.diff(left_part)[:, 0] + right * np.diff(right_part)[:, 0]
-        np.maximum(index.free, 0.0, out=index.free)
+        taken = left * (boxes.left_to - boxes.left_from) + right * (boxes.right_to - boxes.right_from)
+        index.free[slots] = np.maximum(index.free[slots] - taken, 0.0)
         n = len(slots)
         parts.append(Replicas(
-            np.full(n, row, np.int32), index.node[slots], left_part[:, 0], left_part[:, 1],
-            right_part[:, 0], right_part[:, 1], np.zeros(n), np.ones(n),
+            np.full(n, row, np.int32), index.node[slots], boxes.left_from, boxes.left_to,
+            boxes.right_from, boxes.right_to, np.zeros(n), np.ones(n),
         ))
     return Replicas.concat(parts) if parts else Replicas.whole(rows[:0], rows[:0])
 

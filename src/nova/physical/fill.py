@@ -113,11 +113,13 @@ def _cuts(hosts: int, size: int) -> npt.NDArray[np.int64]:
     return np.append(np.arange(0, hosts, size), hosts).astype(np.int64)
 
 
-def _summary(index: HostIndex, cuts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float32], ...]:
+def _summary(
+    index: HostIndex, cuts: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], Floats]:
     """Cells as if they were hosts: the centre of their free capacity, its mean height, its sum."""
     if len(cuts) == len(index) + 1:
         return index.points.T.astype(np.float32), index.heights.astype(np.float32), index.free
-    free = np.add.reduceat(index.free, cuts[:-1])
+    free: Floats = np.add.reduceat(index.free, cuts[:-1])
     weight = np.where(np.repeat(free, np.diff(cuts)) > 0, index.free, 1.0)
     weight = np.minimum(weight, 1e12)  # infinite capacities count alike
     total = np.add.reduceat(weight, cuts[:-1])

@@ -14,7 +14,8 @@ def node_loads(joins: SubJoins, replicas: Replicas, nodes: int) -> Floats:
     """Tuples/s that reach each of `nodes` nodes. Replicas of one sub-join on one node share their input."""
     left, right = replicas.rates(joins)
     shared = _sharing(replicas)
-    loads: Floats = np.bincount(replicas.node, weights=np.where(shared, 0.0, left + right), minlength=nodes)
+    alone = np.where(shared, 0.0, left + right)
+    loads = np.bincount(replicas.node, weights=alone, minlength=nodes).astype(np.float64)
     for group in _groups(replicas, shared):
         join = replicas.join[group[0]]
         slices = replicas.slice_from[group], replicas.slice_to[group]

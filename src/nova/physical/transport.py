@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from nova.jit import kernel
+from nova.jit import kernel, vector
 from nova.problem import Floats, Ints
+
+FAR = 1e300
+"""Longer than any way; finite, because vector code assumes finite numbers."""
 
 
 def transport(cost: Floats, demand: Floats, room: Floats, order: Ints) -> tuple[Floats, Floats]:
@@ -23,6 +26,31 @@ def transport(cost: Floats, demand: Floats, room: Floats, order: Ints) -> tuple[
     return flow, price
 
 
+@vector
+def _relax(unit, price, offset, reach, via, join):  # type: ignore[no-untyped-def]
+    """Shorten the ways to hosts by going through `join`. Settled hosts have a negative reach and stay as they are."""
+    for h in range(len(reach)):
+        through = max(unit[h] + price[h] + offset, 0.0)  # rounding must not make it look settled
+        shorter = through < reach[h]
+        reach[h] = through if shorter else reach[h]
+        via[h] = join if shorter else via[h]
+
+
+@vector
+def _nearest(reach):  # type: ignore[no-untyped-def]
+    """The unsettled host of least reach; −1 where all are settled."""
+    least = FAR
+    for h in range(len(reach)):
+        value = reach[h] if reach[h] >= 0.0 else FAR
+        least = min(least, value)
+    if least >= FAR:
+        return -1
+    for h in range(len(reach)):
+        if reach[h] == least:
+            return h
+    return -1
+
+
 @kernel
 def _paths(unit, demand, room, order):  # type: ignore[no-untyped-def]
     joins, hosts = unit.shape
@@ -30,59 +58,50 @@ def _paths(unit, demand, room, order):  # type: ignore[no-untyped-def]
     free = room.copy()
     price = np.zeros(hosts)
     value = np.zeros(joins)  # dual value of a sub-join: its least unit cost plus price
-    distance = np.empty(hosts)
-    settled = np.empty(hosts, np.bool_)
+    reach = np.empty(hosts)
     via_join = np.empty(hosts, np.int64)
     join_distance = np.empty(joins)
     seen = np.empty(joins, np.bool_)
     via_host = np.empty(joins, np.int64)
     path = np.empty(hosts, np.int64)
+    path_length = np.empty(hosts)
     for start in order:
         rest = demand[start]
         value[start] = (unit[start] + price).min()
         while rest > 1e-12 * demand[start]:
             seen[:] = False
-            settled[:] = False
             seen[start] = True
             join_distance[start] = 0.0
+            via_join[:] = start
             for h in range(hosts):
-                distance[h] = max(unit[start, h] + price[h] - value[start], 0.0)
-                via_join[h] = start
+                reach[h] = max(unit[start, h] + price[h] - value[start], 0.0)
             end = -1
-            settled_count = 0
+            settled = 0
+            length = 0.0
             while True:
-                nearest, least = -1, np.inf
-                for h in range(hosts):
-                    if not settled[h] and distance[h] < least:
-                        nearest, least = h, distance[h]
+                nearest = _nearest(reach)
                 if nearest < 0:
                     break
-                settled[nearest] = True
-                path[settled_count] = nearest
-                settled_count += 1
+                length = float(reach[nearest])
                 if free[nearest] > 0.0:
                     end = nearest
                     break
+                reach[nearest] = -1.0
+                path[settled], path_length[settled] = nearest, length
+                settled += 1
                 for j in range(joins):
                     if flow[nearest, j] > 0.0 and not seen[j]:
                         seen[j] = True
-                        join_distance[j] = least
+                        join_distance[j] = length
                         via_host[j] = nearest
-                        offset = least - value[j]
-                        for h in range(hosts):
-                            through = unit[j, h] + price[h] + offset
-                            if not settled[h] and through < distance[h]:
-                                distance[h] = through
-                                via_join[h] = j
+                        _relax(unit[j], price, length - value[j], reach, via_join, j)
             if end < 0:
                 break  # every host is full: the rest does not fit
-            length = distance[end]
             for j in range(joins):
                 if seen[j]:
                     value[j] += length - join_distance[j]
-            for k in range(settled_count):
-                h = path[k]
-                price[h] += length - distance[h]
+            for k in range(settled):
+                price[path[k]] += length - path_length[k]
             amount = min(rest, free[end])
             h = end
             while via_join[h] != start:

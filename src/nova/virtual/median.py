@@ -69,8 +69,8 @@ def geometric_median(points: Floats, weights: Floats, tolerance: float = 1e-10, 
         pull_weights = np.where(here, 0.0, weights / np.where(here, 1.0, away))
         if not pull_weights.any():
             return y
-        target = pull_weights @ points / pull_weights.sum()
-        force = np.linalg.norm(pull_weights @ (points - y))
+        target: Floats = pull_weights @ points / pull_weights.sum()
+        force = float(np.linalg.norm(pull_weights @ (points - y)))
         rest = float(weights[here].sum())
         hold = min(1.0, rest / force) if rest > 0 else 0.0
         step = (1 - hold) * (target - y)
@@ -82,7 +82,8 @@ def geometric_median(points: Floats, weights: Floats, tolerance: float = 1e-10, 
 
 def _unit(vectors: Floats) -> Floats:
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0)
+    units: Floats = np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0)
+    return units
 
 
 def _same(a: Floats, b: Floats) -> Floats:
