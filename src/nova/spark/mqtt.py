@@ -352,9 +352,9 @@ class Publish:
     name: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from nova.spark.run.sinks import json_lines
-
         from pyspark import TaskContext
+
+        from nova.spark.run.sinks import json_lines
 
         context = TaskContext.get()
         batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import streams
+from builders import SMALL, write_scenario
+from nova import optimizer
+from nova.errors import InvalidInput
+from nova.plan import Plan
+from nova.scenario import Scenario, load
+from nova.spark.generator import Pattern, Source, generate
+from nova.spark.run.handover import hand_in
+from nova.spark.run.run import Run, Settings
+
+START_MS = 1_700_000_000_000
+
+
+def scenario(folder: Path, inputs: dict[str, Any], window: str = "1s", on: Any = "region") -> tuple[Scenario, Plan]:
+    document = {**SMALL, "streams": {name: {**stream, "input": inputs[name]}
+                                     for name, stream in SMALL["streams"].items()}}
+    document["queries"] = [{**SMALL["queries"][0], "window": {"tumbling": window}, "on": on}]
+    loaded = load(write_scenario(folder, document))
+    return loaded, optimizer.optimize(loaded.problem, loaded.options)
+
+
+def run(spark: Any, loaded: Scenario, plan: Plan, folder: Path, **settings: Any) -> dict[str, Any]:
+    running = Run(spark, loaded, plan, Settings(folder, **{"until_end": True, **settings}))
+    running.start()
+    running.wait()
+    return running.report()
+
+
+def plain(left: pd.DataFrame, right: pd.DataFrame, window_us: int = 1_000_000) -> Counter[Any]:
+    """The join of SMALL's streams by pandas: (window, sources, times) of all pairs."""
+    sides = [side.assign(region=side["source_id"].map({"p1": "n", "h1": "n", "p2": "s", "h2": "s"}),
+                         us=side["event_time"].astype("datetime64[us, UTC]").astype("int64")) for side in (left, right)]
+    for side in sides:
+        side["w"] = side["us"] // window_us
+    joined = sides[0].merge(sides[1], on=["region", "w"])
+    return Counter(zip(joined["w"], joined["source_id_x"], joined["source_id_y"], joined["us_x"], joined["us_y"],
+                       strict=True))
+
+
+def found(folder: Path, window_us: int = 1_000_000) -> Counter[Any]:
+    table = streams.read_results(folder)
+    def us(name: str) -> np.ndarray:
+        return table[name].cast(pa.int64()).to_numpy()
+
+    return Counter(zip(us("window_start") // window_us, table["left_source"].to_pylist(),
+                       table["right_source"].to_pylist(), us("left_time"), us("right_time"), strict=True))
+
+
+def test_generated_streams_join_completely_and_are_counted(spark: Any, tmp_path: Path) -> None:
+    options = {"seed": 3, "disorder": "300ms", "length": "4s", "start_ms": START_MS}
+    inputs = {name: {"format": "generator", "options": options} for name in SMALL["streams"]}
+    loaded, plan = scenario(tmp_path / "s", inputs)
+    report = run(spark, loaded, plan, tmp_path / "run", speed=20.0)
+    pattern = Pattern(seed=3, disorder_ms=300, length_ms=4000)
+    sides = [generate([Source(f"{prefix}1", 25), Source(f"{prefix}2", 25)], pattern, -1, 1e9, START_MS).to_pandas()
+             for prefix in "ph"]
+    wanted = plain(*sides)
+    assert found(tmp_path / "run" / "results") == wanted
+    assert report["results"] == wanted.total()
+    assert report["tuples"] == len(sides[0]) + len(sides[1]) == 400
+    assert report["queries"][0]["tuples"] == {"left": 200, "right": 200}
+    assert report["late_tuples"] == report["unknown_tuples"] == 0
+    assert sum(host["tuples_per_s"] for host in report["hosts"]) == pytest.approx(100, rel=0.02)
+    assert report["hosts"][0]["planned_tuples_per_s"] == pytest.approx(report["hosts"][0]["tuples_per_s"], rel=0.02)
+    json.dumps(report)  # plain values
+
+
+def tables(n: int = 60) -> tuple[pd.DataFrame, pd.DataFrame]:
+    rng = np.random.default_rng(5)
+    made = []
+    for prefix in "ph":
+        at = pd.to_datetime(START_MS + rng.integers(0, 3000, n), unit="ms", utc=True)
+        made.append(pd.DataFrame({"source_id": [f"{prefix}{i}" for i in rng.integers(1, 3, n)], "event_time": at,
+                                  "value": rng.normal(size=n), "unit": prefix}))
+    return made[0], made[1]
+
+
+def test_files_of_any_kind_with_iso_and_epoch_times(spark: Any, tmp_path: Path) -> None:
+    left, right = tables()
+    (tmp_path / "s" / "p").mkdir(parents=True)
+    (tmp_path / "s" / "h").mkdir()
+    stranger = pd.DataFrame({"source_id": ["p9"], "event_time": left["event_time"][:1], "value": [0.0], "unit": ["x"]})
+    written = pd.concat([left, stranger]).rename(columns={"source_id": "sensor", "event_time": "at"})
+    written.assign(at=written["at"].map(lambda t: t.isoformat())).to_csv(tmp_path / "s" / "p" / "1.csv", index=False)
+    millis = right["event_time"].astype("datetime64[ms, UTC]").astype("int64")
+    right.assign(event_time=millis).to_json(tmp_path / "s" / "h" / "1.json", orient="records", lines=True)
+    loaded, plan = scenario(tmp_path / "s", {
+        "pressure": {"format": "csv", "path": "p", "columns": {"source": "sensor", "time": "at"}},
+        "humidity": {"format": "json", "path": "h"},
+    })
+    report = run(spark, loaded, plan, tmp_path / "run", format="json")
+    results = pd.read_json(tmp_path / "run" / "results" / "climate-00000000-000.jsonl", lines=True)
+    parts = [pd.read_json(f, lines=True) for f in sorted((tmp_path / "run" / "results").glob("*.jsonl"))]
+    results = pd.concat(parts)
+    assert len(results) == plain(left, right).total() == report["results"]
+    assert report["unknown_tuples"] == 1
+    assert list(results.columns) == ["query", "window_start", "window_end", "left_source", "right_source", "left_time",
+                                     "right_time", "left_value", "right_value", "node", "left_unit", "right_unit"]
+    assert report["latency_ms"] is None  # recorded data: there is nothing to wait for
+
+
+def test_a_recording_is_replayed_at_its_speed(spark: Any, tmp_path: Path) -> None:
+    left, right = tables()
+    (tmp_path / "s").mkdir()
+    left.to_parquet(tmp_path / "s" / "p.parquet", index=False)
+    right.to_parquet(tmp_path / "s" / "h.parquet", index=False)
+    loaded, plan = scenario(tmp_path / "s", {"pressure": {"format": "parquet", "path": "p.parquet"},
+                                             "humidity": {"format": "parquet", "path": "h.parquet"}})
+    report = run(spark, loaded, plan, tmp_path / "run", speed=2.0)
+    assert found(tmp_path / "run" / "results") == plain(left, right)
+    assert report["seconds"] > 1.2  # 3 s at double speed
+    assert report["latency_ms"]["p50"] > 0
+
+
+def test_a_stopped_run_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
+    left, right = tables()
+    for name, table in (("p", left), ("h", right)):
+        (tmp_path / "s" / name).mkdir(parents=True)
+        table.iloc[:40].to_parquet(tmp_path / "s" / name / "1.parquet", index=False)
+    loaded, plan = scenario(tmp_path / "s", {"pressure": {"format": "parquet", "path": "p"},
+                                             "humidity": {"format": "parquet", "path": "h"}})
+    run(spark, loaded, plan, tmp_path / "run")
+    before = found(tmp_path / "run" / "results").total()
+    for name, table in (("p", left), ("h", right)):
+        table.iloc[40:].to_parquet(tmp_path / "s" / name / "2.parquet", index=False)
+    run(spark, loaded, plan, tmp_path / "run")
+    assert found(tmp_path / "run" / "results") == plain(left, right)
+    assert 0 < before < plain(left, right).total()
+    with pytest.raises(InvalidInput, match="lateness_ms"):
+        run(spark, loaded, plan, tmp_path / "run", lateness_ms=1)
+
+
+def test_inputs_that_cannot_work_are_told(spark: Any, tmp_path: Path) -> None:
+    loaded = load(write_scenario(tmp_path / "bare"))
+    plan = optimizer.optimize(loaded.problem, loaded.options)
+    with pytest.raises(InvalidInput, match="needs an `input`"):
+        run(spark, loaded, plan, tmp_path / "run")
+    (tmp_path / "s" / "p").mkdir(parents=True)
+    inputs = {"pressure": {"format": "csv", "path": "p"}, "humidity": {"format": "csv", "path": "p"}}
+    with pytest.raises(InvalidInput, match="still empty"):
+        run(spark, *scenario(tmp_path / "s", inputs), tmp_path / "run2")
+    (tmp_path / "s" / "p" / "1.csv").write_text("id,event_time,value\np1,2024-01-01T00:00:00Z,1\n")
+    with pytest.raises(InvalidInput, match="no such column; the columns are id, event_time, value"):
+        run(spark, *scenario(tmp_path / "s", inputs), tmp_path / "run3")
+    wrong = {name: {"format": "generator", "options": {"colour": 3}} for name in SMALL["streams"]}
+    with pytest.raises(InvalidInput, match="no such option of the generator"):
+        run(spark, *scenario(tmp_path / "s", wrong), tmp_path / "run4")
+
+
+def test_plans_are_handed_in_whole_or_not_at_all(spark: Any, tmp_path: Path) -> None:
+    left, right = tables()
+    for name, table in (("p", left), ("h", right)):
+        (tmp_path / "s" / name).mkdir(parents=True)
+        table.to_parquet(tmp_path / "s" / name / "1.parquet", index=False)
+    loaded, plan = scenario(tmp_path / "s", {"pressure": {"format": "parquet", "path": "p"},
+                                             "humidity": {"format": "parquet", "path": "h"}})
+    with pytest.raises(InvalidInput, match="no run lives"):
+        hand_in(tmp_path / "plan", tmp_path / "run", loaded.problem)
+    run(spark, loaded, plan, tmp_path / "run")
+    plan.write(tmp_path / "plan", loaded.problem)
+    assert hand_in(tmp_path / "plan", tmp_path / "run", loaded.problem) == "00001"
+    assert hand_in(tmp_path / "plan", tmp_path / "run", loaded.problem) == "00002"
+    (tmp_path / "plan" / "replicas.parquet").unlink()
+    with pytest.raises(InvalidInput, match="no such plan file"):
+        hand_in(tmp_path / "plan", tmp_path / "run", loaded.problem)
