@@ -255,7 +255,7 @@ def set_free(slot, amount, free, most_free, offsets):  # type: ignore[no-untyped
 
 
 @inline
-def _least_cost(left, right, sink, weights, low, high, box):  # type: ignore[no-untyped-def]
+def least_cost(left, right, sink, weights, low, high, box):  # type: ignore[no-untyped-def]
     """A lower bound of the cost anywhere in a box. The cost is convex, so it lies above its tangent plane at the
     centre; where legs cancel this is far tighter than three separate distances to the box."""
     d = len(left)
@@ -326,7 +326,7 @@ def cheapest(left, right, sink, weights, need, limit, tree):  # type: ignore[no-
             at = below + child
             if most_free[at] < need:
                 continue
-            bound = _least_cost(left, right, sink, weights, low, high, at) + all_legs * least_height[at]
+            bound = least_cost(left, right, sink, weights, low, high, at) + all_legs * least_height[at]
             if bound > best_cost:
                 continue
             place = top  # insertion sort: the nearest box ends on top of the stack
