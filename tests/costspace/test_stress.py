@@ -33,16 +33,16 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize(("name", "m", "noise", "median", "p90"), [
-    ("line", None, 0.0, 0.001, 0.005),
-    ("grid", None, 0.0, 0.001, 0.005),
-    ("clusters", None, 0.0, 0.001, 0.005),
-    ("scattered", None, 0.0, 0.005, 0.02),
-    ("line", 12, 0.0, 0.01, 0.05),
-    ("grid", 12, 0.0, 0.01, 0.05),
-    ("clusters", 12, 0.0, 0.02, 0.08),
-    ("scattered", 16, 0.0, 0.03, 0.12),
-    ("grid", 12, 0.05, 0.03, 0.12),
-    ("scattered", 16, 0.05, 0.05, 0.16),
+    ("line", None, 0.0, 1e-4, 1e-3),
+    ("grid", None, 0.0, 1e-9, 1e-9),
+    ("clusters", None, 0.0, 1e-9, 1e-9),
+    ("scattered", None, 0.0, 1e-5, 1e-4),
+    ("line", 12, 0.0, 0.001, 0.005),
+    ("grid", 12, 0.0, 1e-9, 1e-9),
+    ("clusters", 12, 0.0, 1e-9, 1e-9),
+    ("scattered", 16, 0.0, 0.003, 0.015),
+    ("grid", 12, 0.05, 0.02, 0.07),
+    ("scattered", 16, 0.05, 0.03, 0.08),
 ])
 def test_known_layouts_are_found_within_budget(
     name: str, m: int | None, noise: float, median: float, p90: float
@@ -64,7 +64,7 @@ def test_chains_of_near_measurements_find_the_far_shape() -> None:
     near = full.rtt_ms < 14.2
     latency = Latency(full.first[near], full.second[near], full.rtt_ms[near])
     space = solved(len(truth), latency, dimensions=2, heights=False)
-    assert float(np.median(relative_error(space, truth))) < 0.05
+    assert float(np.median(relative_error(space, truth))) < 0.01  # 0.8 from a random start
 
 
 @pytest.mark.parametrize("n", range(2, 11))
@@ -72,7 +72,9 @@ def test_few_nodes_are_exact(n: int) -> None:
     rng = np.random.default_rng(n)
     truth = CostSpace(rng.uniform(0, 100, size=(n, 2)), np.zeros(n))
     space = solved(n, phantom.measured(truth), dimensions=2, heights=False)
-    assert float(relative_error(space, truth).max()) < 1e-3
+    assert float(relative_error(space, truth).max()) < 1e-6
+    roomy = solved(n, phantom.measured(truth))  # more dimensions than the layout has, and heights it has not
+    assert float(relative_error(roomy, truth).max()) < 5e-3
 
 
 def test_a_star_of_access_links_needs_heights() -> None:
@@ -151,7 +153,7 @@ def test_nodes_without_measurements_and_none_at_all() -> None:
 def test_no_measurements_lead_out_of_finite_numbers(
     n: int, dimensions: int, heights: bool, seed: int, scale: float
 ) -> None:
-    """RTTs over six orders of magnitude, equal ones among them, missing pairs: always finite, never a negative height."""
+    """RTTs over six orders of magnitude, equal ones among them, missing pairs: finite, and no height below 0."""
     rng = np.random.default_rng(seed)
     matrix = scale * 10 ** rng.integers(-3, 4, size=(n, n)).astype(float)
     matrix[rng.random((n, n)) < 0.4] = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nova.costspace import dice
 from nova.costspace.neighbours import adjacency
 from nova.costspace.space import Accuracy, CostSpace, HeldOut, Rows
 from nova.jit import kernel
@@ -55,7 +56,7 @@ def tiv(n: int, first: Ints, second: Ints, rtt: Floats, seed: int = 0, triples: 
     degree = np.diff(offsets)
     if int((degree[first] + degree[second]).sum()) <= 2 * triples:
         return float(_tiv_exact(offsets, neighbour, time, first, second, rtt))
-    return float(_tiv_drawn(offsets, neighbour, time, first, second, rtt, triples, np.random.default_rng([seed, 4])))
+    return float(_tiv_drawn(offsets, neighbour, time, first, second, rtt, triples, seed))
 
 
 @kernel
@@ -92,24 +93,23 @@ def _tiv_exact(offsets: Rows, neighbour: Ints, time: Floats, first: Ints, second
 
 @kernel
 def _tiv_drawn(
-    offsets: Rows, neighbour: Ints, time: Floats, first: Ints, second: Ints, rtt: Floats, draws: int,
-    rng: np.random.Generator,
+    offsets: Rows, neighbour: Ints, time: Floats, first: Ints, second: Ints, rtt: Floats, draws: int, seed: int
 ) -> float:
     """Draw a pair (i, j) and a neighbour k of i. Each is as likely as 1 / degree(i), so it counts degree(i) times."""
     count = 0
-    seen = 0.0
-    broken = 0.0
-    for _ in range(draws):
-        pair = rng.integers(0, len(rtt))
+    seen = 0
+    broken = 0
+    for draw in range(draws):
+        pair = dice.below(len(rtt), draw, 3 * seed)
         i, j = first[pair], second[pair]
-        if rng.random() < 0.5:
+        if dice.below(2, draw, 3 * seed + 1) == 0:
             i, j = j, i
         degree = offsets[i + 1] - offsets[i]
-        to = offsets[i] + rng.integers(0, degree)
+        to = offsets[i] + dice.below(degree, draw, 3 * seed + 2)
         on = _find(neighbour, offsets[j], offsets[j + 1], neighbour[to])
         if on >= 0:
             count += 1
-            seen += degree
+            seen += int(degree)
             if rtt[pair] > time[to] + time[on]:
-                broken += degree
+                broken += int(degree)
     return broken / seen if count >= ENOUGH else np.nan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nova.costspace import dice
 from nova.costspace.landmarks import pieces
 from nova.costspace.space import Rows
 from nova.jit import kernel
@@ -15,7 +16,7 @@ NEAR = 0.25
 
 
 def adjacency(n: int, first: Ints, second: Ints) -> tuple[Rows, Rows]:
-    """Rows of the pair list by node: those of node i are pairs[offsets[i]:offsets[i + 1]], in ascending order."""
+    """Rows of the pair list by node: those of node i are pairs[offsets[i]:offsets[i + 1]], in no certain order."""
     count = len(first)
     ends = np.concatenate([first, second])
     order = np.argsort(ends, kind="stable").astype(np.int64)
@@ -30,13 +31,13 @@ def choose(n: int, first: Ints, second: Ints, rtt: Floats, m: int, seed: int = 0
     tears apart what is connected: drawn pairs are added where the picks alone would leave pieces.
     """
     offsets, pairs = adjacency(n, first, second)
-    used = _pick(offsets, pairs, rtt, m, round(m * near), np.random.default_rng([seed, 3]))
+    used: Bools = _pick(offsets, pairs, rtt, m, round(m * near), seed)
     _connect(n, first, second, used, seed)
     return used
 
 
 @kernel
-def _pick(offsets: Rows, pairs: Rows, rtt: Floats, m: int, near: int, rng: np.random.Generator) -> Bools:
+def _pick(offsets: Rows, pairs: Rows, rtt: Floats, m: int, near: int, seed: int) -> Bools:
     used = np.zeros(len(rtt), dtype=np.bool_)
     for node in range(len(offsets) - 1):
         mine = pairs[offsets[node] : offsets[node + 1]].copy()
@@ -47,7 +48,7 @@ def _pick(offsets: Rows, pairs: Rows, rtt: Floats, m: int, near: int, rng: np.ra
             mine = mine[np.argsort(rtt[mine], kind="mergesort")]
         for k in range(m):
             if k >= near:  # a draw without replacement from all that were not taken yet
-                other = k + rng.integers(0, len(mine) - k)
+                other = k + dice.below(len(mine) - k, seed + node, k)
                 mine[k], mine[other] = mine[other], mine[k]
             used[mine[k]] = True
     return used

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nova.costspace.space import CostSpace
-from nova.jit import inline, kernel, parallel, prange
+from nova.jit import kernel
 from nova.problem import Floats, Ints
 
 STEPS = 15
@@ -49,25 +49,16 @@ def embed_new(
     if wrong.any():
         raise ValueError(f"an RTT is a positive number of ms (found {times[wrong][0]!r})")
     lift = bool(space.heights.any()) if heights is None else heights
-    run = _solve_one if len(to) < 64 else _solve_many
-    state = run(space.coordinates, space.heights, to, times, lift)
+    state = _solve(space.coordinates, space.heights, to, times, lift)
     if single:
         return state[0, :-1].copy(), state[0, -1]
     return np.ascontiguousarray(state[:, :-1]), np.ascontiguousarray(state[:, -1])
 
 
 @kernel
-def _solve_one(coordinates: Floats, heights: Floats, to: Ints, rtt: Floats, lift: bool) -> Floats:
+def _solve(coordinates: Floats, heights: Floats, to: Ints, rtt: Floats, lift: bool) -> Floats:
     state = np.empty((len(to), coordinates.shape[1] + 1))
     for b in range(len(to)):
-        _place(coordinates, heights, to[b], rtt[b], lift, state[b])
-    return state
-
-
-@parallel
-def _solve_many(coordinates: Floats, heights: Floats, to: Ints, rtt: Floats, lift: bool) -> Floats:
-    state = np.empty((len(to), coordinates.shape[1] + 1))
-    for b in prange(len(to)):
         _place(coordinates, heights, to[b], rtt[b], lift, state[b])
     return state
 
@@ -104,7 +95,7 @@ def _place(coordinates: Floats, heights: Floats, to: Ints, rtt: Floats, lift: bo
             best[:] = trial
 
 
-@inline
+@kernel
 def _cost(state: Floats, x: Floats, h: Floats, target: Floats, tolerance: float) -> float:
     d = x.shape[1]
     total = 0.0
@@ -120,8 +111,8 @@ def _cost(state: Floats, x: Floats, h: Floats, target: Floats, tolerance: float)
 @kernel
 def _descend(state: Floats, x: Floats, h: Floats, target: Floats, lift: bool) -> float:
     """Levenberg–Marquardt with reweighting; `state` changes in place. Returns the robust cost at the end."""
-    for tolerance in (LOOSE, TIGHT):
-        cost = _levenberg(state, x, h, target, lift, tolerance)
+    _levenberg(state, x, h, target, lift, LOOSE)
+    cost: float = _levenberg(state, x, h, target, lift, TIGHT)
     return cost
 
 
@@ -132,7 +123,7 @@ def _levenberg(state: Floats, x: Floats, h: Floats, target: Floats, lift: bool, 
     hessian, gradient, row = np.empty((size, size)), np.empty(size), np.empty(size)
     trial = state.copy()
     damping = 1e-2
-    cost = _cost(state, x, h, target, tolerance)
+    cost: float = _cost(state, x, h, target, tolerance)
     for _ in range(STEPS):
         hessian[:] = 0.0
         gradient[:] = 0.0
@@ -174,7 +165,7 @@ def _levenberg(state: Floats, x: Floats, h: Floats, target: Floats, lift: bool, 
     return cost
 
 
-@inline
+@kernel
 def _solve_positive(matrix: Floats, vector: Floats) -> None:
     """Solve matrix · y = vector in place by Cholesky; only the lower triangle is read. The matrix is tiny."""
     size = len(vector)

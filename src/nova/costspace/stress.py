@@ -24,9 +24,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nova.costspace import dice
 from nova.costspace.landmarks import start
 from nova.costspace.space import Rows
-from nova.jit import inline, kernel
+from nova.jit import kernel
 from nova.problem import Floats, Ints
 
 LOOSE, TIGHT = 0.2, 0.05
@@ -81,15 +82,6 @@ class Schedule:
         ])
 
 
-@inline
-def mix(a: int | np.int64, b: int) -> np.uint64:
-    """A well-mixed 64-bit number from two integers (splitmix64): random order without state shared by threads."""
-    z = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(b) * np.uint64(0xD1B54A32D192ED03)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
 @kernel
 def descend(
     state: Floats, first: Ints, second: Ints, rtt: Floats,
@@ -105,16 +97,12 @@ def descend(
     if count <= 0:
         return
     d = state.shape[1] - 1
-    # a walk with a stride coprime to the count visits every chunk once: a fresh order for no memory
-    stride = 1 + np.int64(mix(salt, 1) % np.uint64(count))
-    while not _coprime(stride, count):
-        stride = stride % count + 1
-    at = np.int64(mix(salt, 2) % np.uint64(count))
-    share = 1.0 / (1.0 + TO_HEIGHT) if heights else 1.0
+    step_on, at = dice.stride(count, salt), dice.below(count, salt, 2)
+    along = 1.0 / (1.0 + TO_HEIGHT) if heights else 1.0
     for visit in range(count * chunk):
         pair = begin + at * chunk + visit % chunk
         if visit % chunk == chunk - 1:
-            at += stride
+            at += step_on
             if at >= count:
                 at -= count
         if pair >= end:
@@ -126,7 +114,7 @@ def descend(
         straight = np.sqrt(square)
         residual = straight + state[i, d] + state[j, d] - target
         relative = residual / (target * tolerance)
-        move = 0.5 * share * residual * min(1.0, step / (target * np.sqrt(1.0 + relative * relative)))
+        move = 0.5 * along * residual * min(1.0, step / (target * np.sqrt(1.0 + relative * relative)))
         if straight > COINCIDENT * target:
             for c in range(d):
                 shift = move * (state[i, c] - state[j, c]) / straight
@@ -134,19 +122,12 @@ def descend(
                 state[j, c] += shift
         else:
             for c in range(d):
-                unit = np.float64(mix(salt + pair, 3 + c) >> np.uint64(11)) / 9007199254740992.0 - 0.5
+                unit = dice.share(salt + pair, 3 + c) - 0.5
                 state[i, c] -= move * unit
                 state[j, c] += move * unit
         if heights:
             state[i, d] = max(0.0, state[i, d] - TO_HEIGHT * move)
             state[j, d] = max(0.0, state[j, d] - TO_HEIGHT * move)
-
-
-@inline
-def _coprime(a: int | np.int64, b: int | np.int64) -> bool:
-    while b:
-        a, b = b, a % b
-    return a == 1
 
 
 @dataclass(frozen=True)
@@ -210,7 +191,7 @@ def epoch(state: Floats, cells: Cells, number: int, seed: int, step: float, tole
 
 @kernel
 def stress(state: Floats, first: Ints, second: Ints, rtt: Floats, tolerance: float) -> float:
-    """Mean robust cost of the pairs, in relative error: what the robust sweep descends at its end."""
+    """Mean robust cost of the pairs, in ms: what the robust sweep descends at its end."""
     d = state.shape[1] - 1
     total = 0.0
     for pair in range(len(rtt)):
@@ -218,7 +199,7 @@ def stress(state: Floats, first: Ints, second: Ints, rtt: Floats, tolerance: flo
         for c in range(d):
             square += (state[first[pair], c] - state[second[pair], c]) ** 2
         z = (np.sqrt(square) + state[first[pair], d] + state[second[pair], d] - rtt[pair]) / rtt[pair]
-        total += tolerance * (np.sqrt(tolerance * tolerance + z * z) - tolerance)
+        total += rtt[pair] * tolerance * (np.sqrt(tolerance * tolerance + z * z) - tolerance)
     return total / max(1, len(rtt))
 
 

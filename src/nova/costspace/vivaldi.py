@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nova.costspace import dice
 from nova.costspace.neighbours import adjacency
 from nova.costspace.space import Rows
 from nova.jit import inline, kernel
@@ -34,7 +35,8 @@ CHUNK = 50
 
 @inline
 def _step(
-    state: Floats, error: Floats, i: int, other: Floats, other_error: float, rtt: float, heights: bool, angle: float
+    state: Floats, error: Floats, i: int | np.int64, other: Floats, other_error: float, rtt: float,
+    heights: bool, angle: float,
 ) -> None:
     """Node i moves after measuring `rtt` ms to a node at `other` (coordinates, then height). Changes row i in place.
 
@@ -96,18 +98,22 @@ def update(mine: Peer, peer: Peer, rtt_ms: float, *, heights: bool = True, seed:
 
 @kernel
 def _rounds(
-    state: Floats, error: Floats, offsets: Rows, neighbour: Ints, rtt: Floats, rounds: int, heights: bool,
-    rng: np.random.Generator,
+    state: Floats, error: Floats, offsets: Rows, neighbour: Ints, rtt: Floats,
+    begin: int, end: int, heights: bool, seed: int,
 ) -> None:
-    """Every node measures one drawn neighbour per round and moves. Changes state and error in place."""
-    for _ in range(rounds):
-        for i in rng.permutation(len(error)):
+    """In rounds begin … end − 1 every node measures one drawn neighbour and moves. Changes state and error in place."""
+    n = len(error)
+    for number in range(begin, end):
+        salt = seed * 1_000_003 + number
+        step, i = dice.stride(n, salt), dice.below(n, salt, 2)
+        for _ in range(n):
+            i = (i + step) % n
             degree = offsets[i + 1] - offsets[i]
             if degree == 0:
                 continue
-            k = offsets[i] + rng.integers(0, degree)
+            k = offsets[i] + dice.below(degree, salt, 3 + 2 * i)
             j = neighbour[k]
-            _step(state, error, i, state[j], error[j], rtt[k], heights, rng.random())
+            _step(state, error, i, state[j], error[j], rtt[k], heights, dice.share(salt, 4 + 2 * i))
 
 
 def solve(
@@ -120,14 +126,13 @@ def solve(
     state[:, dimensions] = LEAST_HEIGHT if heights else 0.0
     if len(rtt):
         assert 0 < float(rtt.min()) <= float(rtt.max()) < np.inf, "RTTs are positive and finite"
-        rng = np.random.default_rng([seed, 5])
         error = np.full(n, FIRST_ERROR)
         offsets, pairs = adjacency(n, first, second)
         owner = np.repeat(np.arange(n, dtype=np.int32), np.diff(offsets))
         neighbour = (first[pairs] + second[pairs] - owner).astype(np.int32)
         times = np.ascontiguousarray(rtt[pairs], dtype=np.float64)
         for done in range(0, rounds, CHUNK):
-            _rounds(state, error, offsets, neighbour, times, min(CHUNK, rounds - done), heights, rng)
+            _rounds(state, error, offsets, neighbour, times, done, min(done + CHUNK, rounds), heights, seed)
             if progress is not None:
                 progress(min(1.0, (done + CHUNK) / rounds))
     assert bool(np.isfinite(state).all()), "Vivaldi never leaves finite numbers"
