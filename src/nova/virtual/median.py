@@ -72,7 +72,9 @@ def geometric_median(points: Floats, weights: Floats, tolerance: float = 1e-10, 
         target: Floats = pull_weights @ points / pull_weights.sum()
         force = float(np.linalg.norm(pull_weights @ (points - y)))
         rest = float(weights[here].sum())
-        hold = min(1.0, rest / force) if rest > 0 else 0.0
+        if force <= rest:
+            return y  # the point under y holds it against all others
+        hold = rest / force
         step = (1 - hold) * (target - y)
         y = y + step
         if np.linalg.norm(step) <= tolerance * scale:

@@ -1,0 +1,108 @@
+"""Whole plans: what must hold for every problem and every option."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nova.errors import Infeasible
+from nova.optimizer import optimize
+from nova.options import Options
+from nova.physical import assign as assigning
+from nova.physical.load import node_loads
+from nova.synthetic import draw
+
+options = st.builds(
+    Options,
+    objective=st.sampled_from(["latency", "paper"]),
+    partition=st.sampled_from(["auto", "grid", "window"]),
+    sigma=st.sampled_from([None, 0.0, 0.4]),
+    bandwidth_budget=st.sampled_from([None, 40.0, 90.0]),
+    c_min=st.sampled_from([0.0, 5.0]),
+    utilisation=st.sampled_from([1.0, 0.9]),
+    max_replicas=st.sampled_from([None, 3, 8]),
+    allow_overload=st.booleans(),
+)
+
+
+def same(a, b):
+    return all(np.array_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+
+
+@settings(max_examples=60)
+@given(st.integers(8, 150), st.integers(0, 5), options, st.booleans(), st.integers(0, 10**6))
+def test_a_plan_is_valid_or_says_what_is_missing(nodes, level, opts, dense, seed):
+    problem = draw(nodes, level, seed, load=0.5)
+    with pytest.MonkeyPatch.context() as patch:
+        if not dense:
+            patch.setattr(assigning, "DENSE", 0)
+        try:
+            plan = optimize(problem, opts)  # check() inside refuses a wrong plan
+        except Infeasible as error:
+            assert not opts.allow_overload
+            assert "tuples/s" in str(error)
+            return
+    loads = node_loads(plan.joins, plan.replicas, len(problem.nodes))
+    above = np.flatnonzero(loads > problem.nodes.capacity * (1 + 1e-6))
+    assert set(above) == set(plan.overloaded)
+    if not opts.allow_overload:
+        assert not len(above)
+        assert (loads <= problem.nodes.capacity * opts.utilisation * (1 + 1e-6)).all()
+        if opts.max_replicas is not None:
+            assert np.bincount(plan.replicas.join).max() <= opts.max_replicas
+        if opts.bandwidth_budget is not None:
+            left, right = plan.replicas.rates(plan.joins)
+            assert (left + right).max() <= opts.bandwidth_budget * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("partition", ["grid", "window"])
+@pytest.mark.parametrize("dense", [True, False])
+def test_same_seed_same_plan(partition, dense, monkeypatch):
+    if not dense:
+        monkeypatch.setattr(assigning, "DENSE", 0)
+    plans = [optimize(draw(400, seed=4), Options(partition=partition)) for _ in range(2)]
+    assert same(plans[0].replicas, plans[1].replicas)
+
+
+def test_too_much_load_is_refused_with_the_amount_and_the_joins():
+    problem = draw(100, seed=1, load=1.05)
+    with pytest.raises(Infeasible, match=r"found no host.*\n.*l\d+ ⋈ r\d+: .* tuples/s"):
+        optimize(problem, Options(partition="window"))
+    plan = optimize(problem, Options(partition="window", allow_overload=True))
+    assert len(plan.overloaded)
+    assert plan.summary["overloaded_nodes"] == len(plan.overloaded)
+
+
+@pytest.mark.parametrize("load", [0.7, 0.85, 0.95])
+def test_window_slices_fit_whenever_the_sum_fits(load):
+    plan = optimize(draw(300, seed=2, load=load), Options(partition="window"))
+    assert plan.summary["overloaded_nodes"] == 0
+
+
+def test_long_windows_are_cut_into_grids_by_auto():
+    problem = draw(200, seed=1, load=0.5)
+    long = replace(problem, queries=(replace(problem.queries[0], window_ms=3_600_000.0),))
+    assert (optimize(problem).replicas.slice_to < 1).any()
+    assert (optimize(long).replicas.slice_to == 1).all()
+
+
+def test_stages_are_observed_in_order():
+    stages = []
+    optimize(draw(30), observe=lambda stage, result: stages.append(stage))
+    assert stages == ["embed", "resolve", "place", "assign", "check"]
+
+
+def test_heights_make_hosts_dearer():
+    """A host behind a slow access link is worse than one a little further away."""
+    problem = draw(200, level=None, seed=1)
+    nodes = problem.nodes
+    plain = optimize(problem)
+    favourite = np.bincount(plain.replicas.node).argmax()
+    heights = np.zeros(len(nodes))
+    heights[favourite] = 50.0
+    tall = replace(problem, nodes=replace(nodes, heights=heights))
+    assert favourite not in optimize(tall).replicas.node
