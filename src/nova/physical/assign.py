@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nova.costspace.space import CostSpace
+from nova.jit import kernel
 from nova.options import LEGS, Options
 from nova.physical import partition
 from nova.physical.costs import Legs, weighted
@@ -30,7 +31,7 @@ PER_REPLICA = 0.01
 """Share of its cost that a cut must save per replica it makes: replicas are not free to run."""
 NEAR = 64
 """Hosts looked at for a cut that is not forced."""
-MARGIN = 1e-9
+MARGIN = 1e-11
 """Relative room left unused, so that rounding never tips a full host over."""
 
 
@@ -130,18 +131,22 @@ def _as_slices(state: _State, rows: npt.NDArray[np.integer], placed: Placed) -> 
     join, slot, share = _merged(placed, demand, len(state.index))
     order = np.lexsort((slot, join))
     join, slot, share = join[order], slot[order], share[order]
-    ends = np.cumsum(share)
-    first = np.flatnonzero(np.diff(join, prepend=-1))
-    last = np.append(first[1:], len(join)) - 1
-    before = np.repeat(np.append(0.0, ends[last[:-1]]) if len(last) else ends, last - first + 1)
-    to = np.minimum(ends - before, 1.0)
-    to[last] = 1.0
-    start = np.empty_like(to)
-    start[1:] = to[:-1]
-    start[first] = 0.0
+    start, to = _slices(join, share)
     zero, one = np.zeros(len(join)), np.ones(len(join))
     replicas = Replicas(join, state.index.node[slot], zero, one, zero, one, start, to)
     return Assignment(replicas.take(to > start), unplaced, missing)
+
+
+@kernel
+def _slices(join, share):  # type: ignore[no-untyped-def]
+    """Consecutive shares of each sub-join as ranges from 0 to 1. Summed per sub-join: one running sum over all would
+    round by more than a small host has to spare."""
+    start, to = np.empty(len(share)), np.empty(len(share))
+    for i in range(len(share)):
+        start[i] = to[i - 1] if i > 0 and join[i - 1] == join[i] else 0.0
+        last = i == len(share) - 1 or join[i + 1] != join[i]
+        to[i] = 1.0 if last else min(start[i] + share[i], 1.0)
+    return start, to
 
 
 def _merged(placed: Placed, demand: Floats, hosts: int) -> tuple[Ints, Ints, Floats]:
