@@ -16,8 +16,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("nova.cli.evaluate", "Figures of a plan: latency, load, traffic, gap to the bound."),
     "explain": ("nova.cli.explain", "Why a join or a node got what it got."),
     "show": ("nova.cli.show", "Draw a plan as HTML or PNG."),
+    "compare": ("nova.cli.compare", "All approaches on one scenario: one table, one picture."),
+    "paper": ("nova.cli.paper", "Run the paper's experiments again and write the report."),
     "simulate": ("nova.cli.simulate", "Run a plan through a queueing simulation: latency, throughput, backlog."),
     "run": ("nova.cli.run", "Run a plan's joins on Spark, live or over recorded data."),
+    "measurements": ("nova.cli.measurements", "Raw ping results in, clean latencies and a report out (Spark)."),
     "embed": ("nova.cli.embed", "Phase I alone: coordinates from latencies, with their accuracy."),
 }
 

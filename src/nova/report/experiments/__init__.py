@@ -1,0 +1,24 @@
+"""The experiments of the paper's evaluation, one module each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nova.report.experiment import Experiment, Setting
+from nova.report.experiments import latency, overload, placements, queueing, scaling
+from nova.report.units import Parameters, Row
+
+EXPERIMENTS: dict[str, Experiment] = {
+    module.EXPERIMENT.name: module.EXPERIMENT
+    for module in (overload, latency, scaling, queueing)
+}
+"""In the order of the paper."""
+
+RUNNERS: dict[str, Callable[[Setting, Parameters], list[Row]]] = {
+    "placements": placements.run,
+    "placing": scaling.run_placing,
+    "queueing": queueing.run_approach,
+    "bursts": queueing.run_bursts,
+    "cluster": queueing.run_cluster,
+}
+"""How each kind of unit is computed."""
