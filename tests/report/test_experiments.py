@@ -27,19 +27,7 @@ def test_quick_is_less_than_full():
             assert len(experiment.units(Setting(quick=True, seeds=1))) < len(experiment.units(Setting()))
 
 
-def overload_rows(nova_overloaded: int, top_c: float) -> list[dict[str, object]]:
-    common = {"origin": "draw", "topology": "synthetic", "nodes": 1001, "joins": 300, "load": 0.42, "replicas": 500,
-              "tuples_in": 22800.0, "hosts": 300}
-    rows = []
-    for level, cv in ((0, 0.95), (5, 1.4)):
-        rows.append({**common, "approach": "nova", "level": level, "seed": 0, "cv": cv, "overloaded": nova_overloaded,
-                     "overloaded_percent": float(nova_overloaded), "overloaded_percent_scripts": 0.0})
-        rows.append({**common, "approach": "top-c", "level": level, "seed": 0, "cv": cv, "overloaded": 30,
-                     "overloaded_percent": top_c + level, "overloaded_percent_scripts": 9.0})
-    return rows
-
-
-def test_findings_follow_the_rows():
+def test_findings_follow_the_rows(overload_rows):
     good = overload.section(Setting(), overload_rows(0, 6.0))
     bad = overload.section(Setting(), overload_rows(7, 6.0))
     assert "no host in any of its 2 placements" in good.reading[0]
