@@ -15,11 +15,13 @@ NEAR = 0.25
 (ANCHORS: half and half after Vivaldi; on RIPE Atlas and PlanetLab a quarter keeps most of both)."""
 
 
-def adjacency(n: int, first: Ints, second: Ints) -> tuple[Rows, Rows]:
-    """Rows of the pair list by node: those of node i are pairs[offsets[i]:offsets[i + 1]], in no certain order."""
+def adjacency(n: int, first: Ints, second: Ints, by: Floats | None = None) -> tuple[Rows, Rows]:
+    """Rows of the pair list by node: those of node i are pairs[offsets[i]:offsets[i + 1]], in ascending order of `by`
+    (one value per pair), or in no certain order."""
     count = len(first)
     ends = np.concatenate([first, second])
-    order = np.argsort(ends, kind="stable").astype(np.int64)
+    keys = np.argsort(ends, kind="stable") if by is None else np.lexsort((np.concatenate([by, by]), ends))
+    order = keys.astype(np.int64)
     offsets = np.searchsorted(ends[order], np.arange(n + 1)).astype(np.int64)
     return offsets, order % max(1, count)
 
@@ -30,27 +32,23 @@ def choose(n: int, first: Ints, second: Ints, rtt: Floats, m: int, seed: int = 0
     Both ends may pick, so a node takes part in 2·m pairs on average and in m at least, where it has that many. Never
     tears apart what is connected: drawn pairs are added where the picks alone would leave pieces.
     """
-    offsets, pairs = adjacency(n, first, second)
-    used: Bools = _pick(offsets, pairs, rtt, m, round(m * near), seed)
+    offsets, pairs = adjacency(n, first, second, by=rtt)
+    used: Bools = _pick(offsets, pairs, len(rtt), m, round(m * near), seed)
     _connect(n, first, second, used, seed)
     return used
 
 
 @kernel
-def _pick(offsets: Rows, pairs: Rows, rtt: Floats, m: int, near: int, seed: int) -> Bools:
-    used = np.zeros(len(rtt), dtype=np.bool_)
+def _pick(offsets: Rows, pairs: Rows, count: int, m: int, near: int, seed: int) -> Bools:
+    """Reorders `pairs`, which come nearest first."""
+    used = np.zeros(count, dtype=np.bool_)
     for node in range(len(offsets) - 1):
-        mine = pairs[offsets[node] : offsets[node + 1]].copy()
-        if len(mine) <= m:
-            used[mine] = True
-            continue
-        if near > 0:
-            mine = mine[np.argsort(rtt[mine], kind="mergesort")]
-        for k in range(m):
-            if k >= near:  # a draw without replacement from all that were not taken yet
-                other = k + dice.below(len(mine) - k, seed + node, k)
-                mine[k], mine[other] = mine[other], mine[k]
-            used[mine[k]] = True
+        begin, end = offsets[node], offsets[node + 1]
+        for k in range(begin, min(end, begin + m)):
+            if k >= begin + near and end > begin + m:  # a draw without replacement from all that were not taken yet
+                other = k + dice.below(end - k, seed * 1_000_003 + node, k - begin)
+                pairs[k], pairs[other] = pairs[other], pairs[k]
+            used[pairs[k]] = True
     return used
 
 

@@ -59,27 +59,36 @@ def embed_new(
 def _solve(coordinates: Floats, heights: Floats, to: Ints, rtt: Floats, lift: bool) -> Floats:
     state = np.empty((len(to), coordinates.shape[1] + 1))
     for b in range(len(to)):
-        _place(coordinates, heights, to[b], rtt[b], lift, state[b])
+        _place(coordinates, heights, to, rtt, lift, b, state)
     return state
 
 
 @kernel
-def _place(coordinates: Floats, heights: Floats, to: Ints, rtt: Floats, lift: bool, best: Floats) -> None:
-    """Fill `best` (coordinate, then height) for one newcomer: the cheapest end of a few starts."""
+def _place(
+    coordinates: Floats, heights: Floats, to: Ints, rtt: Floats, lift: bool, b: int, state: Floats
+) -> None:
+    """Fill row b of `state` (coordinate, then height) for newcomer b: the cheapest end of a few starts.
+
+    Plain loops throughout: array expressions would take ten seconds to compile.
+    """
     d = coordinates.shape[1]
     k = 0
-    for q in range(len(to)):
-        k += to[q] >= 0
-    x, h, target = np.empty((k, d)), np.empty(k), np.empty(k)
+    for q in range(to.shape[1]):
+        k += to[b, q] >= 0
+    x, h, target, centre = np.empty((k, d)), np.empty(k), np.empty(k), np.zeros(d)
+    nearest = 0
     k = 0
-    for q in range(len(to)):
-        if to[q] >= 0:
-            x[k], h[k], target[k] = coordinates[to[q]], heights[to[q]], rtt[q]
+    for q in range(to.shape[1]):
+        if to[b, q] >= 0:
+            h[k], target[k] = heights[to[b, q]], rtt[b, q]
+            for c in range(d):
+                x[k, c] = coordinates[to[b, q], c]
+                centre[c] += x[k, c]
+            if target[k] < target[nearest]:
+                nearest = k
             k += 1
-    nearest = np.argmin(target)
-    centre = np.zeros(d)
-    for q in range(k):
-        centre += x[q] / k
+    for c in range(d):
+        centre[c] /= k
     cheapest = np.inf
     trial = np.empty(d + 1)
     for attempt in range(3):
@@ -92,7 +101,8 @@ def _place(coordinates: Floats, heights: Floats, to: Ints, rtt: Floats, lift: bo
         cost = _descend(trial, x, h, target, lift)
         if cost < cheapest:
             cheapest = cost
-            best[:] = trial
+            for c in range(d + 1):
+                state[b, c] = trial[c]
 
 
 @kernel
@@ -121,12 +131,15 @@ def _levenberg(state: Floats, x: Floats, h: Floats, target: Floats, lift: bool, 
     d = x.shape[1]
     size = d + 1 if lift else d
     hessian, gradient, row = np.empty((size, size)), np.empty(size), np.empty(size)
-    trial = state.copy()
+    trial = np.empty(d + 1)
+    trial[d] = state[d]
     damping = 1e-2
     cost: float = _cost(state, x, h, target, tolerance)
     for _ in range(STEPS):
-        hessian[:] = 0.0
-        gradient[:] = 0.0
+        for a in range(size):
+            gradient[a] = 0.0
+            for b in range(size):
+                hessian[a, b] = 0.0
         for q in range(len(target)):
             square = 0.0
             for c in range(d):
@@ -153,7 +166,8 @@ def _levenberg(state: Floats, x: Floats, h: Floats, target: Floats, lift: bool, 
         after = _cost(trial, x, h, target, tolerance)
         if after < cost:
             settled = cost - after <= SETTLED * cost
-            state[:] = trial
+            for c in range(d + 1):
+                state[c] = trial[c]
             cost = after
             damping = max(1e-6, damping * 0.3)
             if settled:
