@@ -27,6 +27,12 @@ def test_second_call_gets_the_running_session(spark: Any) -> None:
     assert again.sparkContext.applicationId == spark.sparkContext.applicationId
 
 
+def test_a_borrowed_session_stays_open(spark: Any) -> None:
+    with module.open_session() as borrowed:
+        assert borrowed.range(2).count() == 2
+    assert spark.range(3).count() == 3
+
+
 def fake_java(folder: Path, version: str) -> Path:
     """A `java` that only tells its version."""
     java = folder / "bin" / "java"

@@ -6,6 +6,7 @@ Importing this module needs neither pyspark nor Java; `session` says what to do 
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import re
 import shlex
@@ -77,6 +78,9 @@ def session(
         builder = builder.config(key, value)
     # Spark 4 says so at every conversion; the conversions Nova uses are tested with pandas 3.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+    # pyspark logs every failed query as pages of JSON beside raising it; the error itself says enough.
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     try:
         with launch:
             spark = builder.getOrCreate()
@@ -88,6 +92,22 @@ def session(
     if submitted:
         spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+@contextmanager
+def open_session(master: str | None = None, *, name: str = "nova", heavy: bool = False,
+                 config: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """A session for one command: stopped at its end, unless it was running before."""
+    _require_pyspark()
+    from pyspark.sql import SparkSession
+
+    borrowed = SparkSession.getActiveSession() is not None
+    spark = session(master, name=name, heavy=heavy, config=config)
+    try:
+        yield spark
+    finally:
+        if not borrowed:
+            spark.stop()
 
 
 def local_session(cores: int | None = None, *, memory_mb: int | None = None,

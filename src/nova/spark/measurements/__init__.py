@@ -1,0 +1,1 @@
+"""Raw ping results in, clean latencies out: read, validate, quarantine, aggregate, report."""
