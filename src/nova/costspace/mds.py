@@ -18,7 +18,7 @@ from nova.problem import Floats, Ints
 LARGEST = 3000
 """Nodes. Beyond, dense matrices take more memory and time than the stress solver needs for a better fit."""
 STEPS = 300
-TOLERANCE = 1e-6
+TOLERANCE = 1e-5
 """Stop where a step improves the stress by less than this share."""
 
 
