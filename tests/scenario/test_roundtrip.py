@@ -169,7 +169,7 @@ def same(a: Problem, b: Problem) -> None:
     assert a.digest == b.digest
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(documents())
 def test_every_way_of_writing_is_the_same_problem(document: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
@@ -184,7 +184,7 @@ def test_every_way_of_writing_is_the_same_problem(document: dict[str, Any]) -> N
         assert first.options == other.options
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(documents())
 def test_the_problem_says_what_was_written(document: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as scratch:

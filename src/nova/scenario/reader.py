@@ -74,8 +74,20 @@ def _parquet(path: Path, faults: Faults) -> Table | None:
     names = [name.strip() for name in content.column_names]
     if not _unique(names, str(path), faults):
         return None
-    columns = {name: _plain(column) for name, column in zip(names, content.columns, strict=True)}
-    return Table(str(path), columns, content.num_rows, faults)
+    columns = dict(zip(names, content.columns, strict=True))
+    unusable = {name: str(column.type) for name, column in columns.items() if not _usable(column.type)}
+    kept = {name: _plain(column) for name, column in columns.items() if name not in unusable}
+    return Table(str(path), kept, content.num_rows, faults, unusable=unusable)
+
+
+def _usable(kind: pa.DataType) -> bool:
+    """Whether the checks can read a column: nothing nested, no raw bytes."""
+    return not (
+        pa.types.is_nested(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:
@@ -84,6 +96,8 @@ def _plain(column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
         kind = kind.value_type
+    if pa.types.is_float16(kind):
+        column = column.cast(pa.float64())
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         column = column.cast(pa.string())
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

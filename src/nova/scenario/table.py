@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -33,6 +33,8 @@ class Table:
     lines: Callable[[], Sequence[int]] | None = None
     """Finds the line on which each row of a CSV file starts; asked only when there is a fault to name. None for other
     tables, where faults count records."""
+    unusable: dict[str, str] = field(default_factory=dict)
+    """Columns that hold neither text nor numbers, with their types: labels at best."""
 
     def __len__(self) -> int:
         return self.rows
@@ -58,12 +60,10 @@ class Table:
         missing = [name for name in names if name not in self.columns]
         for name in missing:
             others = [one for one in self.columns if one not in names]
-            self.faults.add(
-                self.place,
-                f"no such column{suggestion(name, others)}; the columns here are {listed(self.columns)}",
-                1 if self.lines is not None else None,
-                name,
-            )
+            message = f"no such column{suggestion(name, others)}; the columns here are {listed(self.columns)}"
+            if name in self.unusable:
+                message = f"text or numbers expected, not {self.unusable[name]}"
+            self.faults.add(self.place, message, 1 if self.lines is not None else None, name)
         return not missing
 
     def text(self, name: str) -> pa.StringArray:
