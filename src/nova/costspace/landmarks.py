@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse import coo_matrix, csr_matrix
 from scipy.sparse.csgraph import connected_components, dijkstra
 
+from nova.costspace.space import Rows
 from nova.problem import Floats, Ints
 
 START_HEIGHT = 0.05
@@ -50,17 +51,27 @@ def start(
 
 def landmark_mds(n: int, first: Ints, second: Ints, rtt: Floats, dimensions: int, seed: int) -> Floats:
     """Coordinates from shortest paths to a few drawn landmarks (de Silva and Tenenbaum, 2004), n × dimensions in ms."""
-    count = min(n, int(np.clip(BUDGET // max(1, len(rtt)), 4 * (dimensions + 1), 64)))
-    marks = np.sort(np.random.default_rng([seed, 3]).choice(n, count, replace=False))
+    marks = draw_marks(n, len(rtt), dimensions, seed)
     ways = np.asarray(dijkstra(graph(n, first, second, rtt), directed=True, indices=marks))
+    return from_ways(ways, marks, dimensions)
+
+
+def draw_marks(n: int, pairs: int, dimensions: int, seed: int) -> Rows:
+    """Landmarks: fewer where there are many pairs to search."""
+    count = min(n, int(np.clip(BUDGET // max(1, pairs), 4 * (dimensions + 1), 64)))
+    return np.sort(np.random.default_rng([seed, 3]).choice(n, count, replace=False))
+
+
+def from_ways(ways: Floats, marks: Rows, dimensions: int) -> Floats:
+    """Coordinates, n × dimensions in ms, from the shortest ways (ms) of every landmark (row) to every node (column)."""
     reached = np.isfinite(ways)
-    ways[~reached] = ways[reached].max(initial=0.0)  # a start only: callers refuse scenarios that fall into pieces
+    ways = np.where(reached, ways, ways[reached].max(initial=0.0))  # a start only: callers refuse pieces
     square = ways**2
     among = square[:, marks]
     centred = -0.5 * (among - among.mean(0) - among.mean(1)[:, None] + among.mean())
     values, vectors = np.linalg.eigh(0.5 * (centred + centred.T))
-    coordinates = np.zeros((n, dimensions))
-    for axis in range(min(dimensions, count)):
+    coordinates = np.zeros((ways.shape[1], dimensions))
+    for axis in range(min(dimensions, len(marks))):
         value, vector = values[-1 - axis], vectors[:, -1 - axis]
         if value > 1e-9 * max(values[-1], 1e-300):
             coordinates[:, axis] = -0.5 * (vector @ (square - among.mean(1)[:, None])) / np.sqrt(value)
