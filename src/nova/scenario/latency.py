@@ -83,9 +83,7 @@ def _from_matrix(table: Table, nodes: pa.StringArray, warnings: list[str]) -> _D
             i = next(i for i, (a, b) in enumerate(zip(ids.to_pylist(), names, strict=False)) if a != b)
             message = f"header and first column name the nodes in different orders; here the header has {names[i]!r}"
             table.faults.add(table.place, message, table.row(i), first, ids[i].as_py())
-    entries = np.empty((len(table), len(names)))
-    for k, name in enumerate(names):
-        entries[:, k] = table.numbers(name, RTT, empty=math.nan, most=ABSURD_MS)
+    entries = _entries(table, names)
     if len(table.faults) > before:
         return None
     diagonal = np.diagonal(entries)
@@ -93,6 +91,17 @@ def _from_matrix(table: Table, nodes: pa.StringArray, warnings: list[str]) -> _D
     np.fill_diagonal(entries, np.nan)
     a, b = np.nonzero(~np.isnan(entries))
     return _measured(rows[a], rows[b], entries[a, b], table.place, warnings)
+
+
+def _entries(table: Table, names: list[str]) -> Floats:
+    """The cells of a matrix in ms, NaN where empty. Columns are checked one by one only if something is wrong."""
+    columns = [table.columns[name] for name in names]
+    if all(pa.types.is_float64(column.type) for column in columns):
+        entries: Floats = np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
+        empty = sum(column.null_count for column in columns)
+        if np.count_nonzero((entries >= 0) & (entries <= ABSURD_MS)) + empty == entries.size:
+            return entries
+    return np.column_stack([table.numbers(name, RTT, empty=math.nan, most=ABSURD_MS) for name in names])
 
 
 def _from_edges(table: Table, nodes: pa.StringArray, warnings: list[str]) -> _Directed | None:
