@@ -106,20 +106,27 @@ def build(node: Ints, points: Floats, heights: Floats, free: Floats, slack: floa
     n, d = points.shape
     origin, scale = _frame(points)
     code = _curve(points, origin, scale)
-    order = np.argsort(code, kind="stable")
     if slack > 0:
+        order = np.argsort(code, kind="stable")
         leaves = max(2, int(np.ceil(n / ((1 - slack) * FAN))))
         return _spread(
             node[order], points[order], heights[order], free[order], code[order], leaves * FAN, origin, scale
         )
+    order = _sorted(code)
     index = _empty(n, d, origin, scale)
-    index.node[:] = node[order]
-    index.points[:] = points[order]
-    index.heights[:] = heights[order]
-    index.free[:] = free[order]
-    index.code = code[order]
+    _gather(order, node, points, heights, free, code, index.node, index.points, index.heights, index.free, index.code)
     _bound(*index.tree)
     return index
+
+
+@kernel
+def _gather(order, node, points, heights, free, code, to_node, to_points, to_heights, to_free, to_code):  # type: ignore[no-untyped-def]
+    """Copy hosts into curve order, all columns in one pass over memory."""
+    for i in range(len(order)):
+        j = order[i]
+        to_node[i], to_heights[i], to_free[i], to_code[i] = node[j], heights[j], free[j], code[j]
+        for k in range(points.shape[1]):
+            to_points[i, k] = points[j, k]
 
 
 def _empty(slots: int, d: int, origin: Floats, scale: float) -> HostIndex:
@@ -167,6 +174,16 @@ def _spread(
     _bound(*index.tree)
     _count(index.node, index.code, index.held, index.least_code, index.offsets)
     return index
+
+
+def _sorted(code: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """Order along the curve; ties by row. One sort of whole words (the code's leading bits, then the row) is several
+    times quicker than sorting indices by code; neighbours within 2⁻¹⁶ of the extent may keep their row order."""
+    n = len(code)
+    drop = max(int(code.max(initial=np.uint64(0))).bit_length() - 32, 0)
+    word = (code >> np.uint64(drop) << np.uint64(32)) | np.arange(n, dtype=np.uint64)
+    word.sort()
+    return (word & np.uint64(0xFFFFFFFF)).astype(np.int64)
 
 
 def _frame(points: Floats) -> tuple[Floats, float]:
