@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from nova.plan import Replicas
 from nova.problem import Floats, Ints
-from nova.virtual.resolve import SubJoins
+
+if TYPE_CHECKING:  # Spark's workers route tuples; they must not wait for the optimizer's imports
+    from nova.plan import Replicas
+    from nova.virtual.resolve import SubJoins
 
 Rows = npt.NDArray[np.intp]
 SideName = Literal["left", "right"]

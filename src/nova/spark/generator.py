@@ -218,12 +218,12 @@ class GeneratorReader(DataSourceStreamReader):
 
     @property
     def end_us(self) -> float:
-        """Arrival of the last tuple that there can be."""
-        return (self.pattern.length_ms + self.pattern.disorder_ms) * 1000
+        """No tuple arrives later than this."""
+        return float(np.ceil((self.pattern.length_ms + self.pattern.disorder_ms) * 1000))
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         start = int(time.time() * 1000) if self.start_ms is None else self.start_ms
-        return {"start_ms": start, "at_us": 0}
+        return {"start_ms": start, "at_us": 0, "ended": False}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
         if self.start_ms is None:  # live: what the clock says; after a stop, the stream has gone on
@@ -232,7 +232,8 @@ class GeneratorReader(DataSourceStreamReader):
             if self.begun is None:
                 self.begun = (time.monotonic(), start["at_us"])
             due = self.begun[1] + (time.monotonic() - self.begun[0]) * 1e6 * self.speed
-        return {"start_ms": start["start_ms"], "at_us": max(start["at_us"], int(min(due, self.end_us)))}
+        at = max(start["at_us"], int(min(due, self.end_us)))
+        return {"start_ms": start["start_ms"], "at_us": at, "ended": at >= self.end_us}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         if start["at_us"] == end["at_us"]:

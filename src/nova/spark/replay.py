@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 GROUP = 8192
 """Rows of a row group."""
+MOMENT = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def prepare(frame: DataFrame, folder: Path) -> Archive:
         for file in sorted((folder / "tuples").glob("*.parquet")):
             opened = pq.ParquetFile(file)
             for group in range(opened.num_row_groups):
-                times = opened.read_row_group(group, ["time"])["time"].cast(pa.int64())
+                times = opened.read_row_group(group, ["time"])["time"].cast(MOMENT).cast(pa.int64())
                 if len(times):
                     groups.append([file.name, group, pc.min(times).as_py(), pc.max(times).as_py()])
         index.write_text(json.dumps(groups))
@@ -93,13 +94,14 @@ class ReplayReader(DataSourceStreamReader):
         self.begun: tuple[float, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return {"at_us": self.origin_us - 1}
+        return {"at_us": self.origin_us - 1, "ended": False}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
         if self.begun is None:
             self.begun = (time.monotonic(), start["at_us"])
         due = self.begun[1] + (time.monotonic() - self.begun[0]) * 1e6 * self.speed
-        return {"at_us": max(start["at_us"], int(min(due, self.last_us)))}
+        at = max(start["at_us"], int(min(due, self.last_us)))
+        return {"at_us": at, "ended": at >= self.last_us}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         after, until = start["at_us"], end["at_us"]
@@ -113,7 +115,8 @@ class ReplayReader(DataSourceStreamReader):
         assert isinstance(partition, Groups)
         opened = pq.ParquetFile(self.folder / "tuples" / partition.file)
         table = opened.read_row_groups(partition.groups, columns=self.names).select(self.names)
-        times = table["time"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+        table = table.set_column(self.names.index("time"), "time", table["time"].cast(MOMENT))  # Spark writes ns
+        times = table["time"].cast(pa.int64()).to_numpy()
         inside = np.flatnonzero((times > partition.after_us) & (times <= partition.until_us))
         if len(inside):
             yield from table.take(pa.array(inside)).combine_chunks().to_batches(max_chunksize=65_536)

@@ -4,7 +4,7 @@ and whatever else the tuples carry."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,6 @@ from nova.scenario.model import Columns, StreamInput
 from nova.spark.run.meter import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame, SparkSession
 
     from nova.scenario import Scenario
@@ -25,8 +23,12 @@ if TYPE_CHECKING:
 FILES = ("csv", "json", "parquet")
 
 
-def no_new_rows(source: Mapping[str, Any]) -> bool:
-    """A source without an end of its own has ended for now when a batch brought nothing from it."""
+def at_end(source: Mapping[str, Any]) -> bool:
+    """Whether a source has ended, from Spark's report of a batch. Ours say so in their offsets; any other has ended
+    for now when a batch brought nothing from it."""
+    at = source["endOffset"]
+    if isinstance(at, dict) and "ended" in at:
+        return bool(at["ended"])
     return not source["numInputRows"]
 
 
@@ -40,8 +42,6 @@ class Input:
     """How event times relate to now; None where they do not."""
     at_hand: bool = False
     """All of it lies there already: the run can end with it."""
-    ended: Callable[[Mapping[str, Any]], bool] = field(default=no_new_rows)
-    """Whether a source has reached its end, from what Spark reports of it after a batch."""
 
 
 def open_inputs(spark: SparkSession, scenario: Scenario, folder: RunFolder, speed: float | None) -> dict[str, Input]:
@@ -93,8 +93,6 @@ def replay_speed(given: StreamInput, speed: float | None, place: str) -> float |
 
 def _generated(spark: SparkSession, scenario: Scenario, row: int, given: StreamInput, speed: float | None,
                place: str) -> Input:
-    import json
-
     from nova.spark import generator
 
     sources = scenario.problem.sources
@@ -107,20 +105,13 @@ def _generated(spark: SparkSession, scenario: Scenario, row: int, given: StreamI
                           partitions=spark.sparkContext.defaultParallelism)
     spark.dataSource.register(generator.Generator)
     frame = spark.readStream.format("nova_generator").option("spec", text).load()
-    end = generator.GeneratorReader(text).end_us
-
-    def ended(source: Mapping[str, Any]) -> bool:
-        at = source["endOffset"]
-        return bool((json.loads(at) if isinstance(at, str) else at)["at_us"] >= end)
-
     live = start is None and (speed is None or speed == 1.0)
-    return Input(normalised(frame, Columns(), place), Clock() if live else None, ended=ended)
+    return Input(normalised(frame, Columns(), place), Clock() if live else None)
 
 
 def _replayed(spark: SparkSession, replays: Mapping[str, tuple[DataFrame, float]],
               folder: RunFolder) -> dict[str, Input]:
     """Archives that are replayed together, on one clock that begins with the earliest of them."""
-    import json
     import time
 
     from nova.spark import replay
@@ -135,12 +126,7 @@ def _replayed(spark: SparkSession, replays: Mapping[str, tuple[DataFrame, float]
         archive = archives[name]
         text = replay.spec(archive, origin, speed)
         frame = spark.readStream.format("nova_replay").schema(recording.schema).option("spec", text).load()
-
-        def ended(source: Mapping[str, Any], last: int = archive.last_us) -> bool:
-            at = source["endOffset"]
-            return bool((json.loads(at) if isinstance(at, str) else at)["at_us"] >= last)
-
-        opened[name] = Input(frame, Clock(origin, time.time(), speed), ended=ended)
+        opened[name] = Input(frame, Clock(origin, time.time(), speed))
     return opened
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -20,8 +21,9 @@ from nova.routing import Routes
 from nova.routing.flow import Flow, cells_for
 from nova.scenario import Scenario
 from nova.spark.run.folder import RunFolder
-from nova.spark.run.inputs import Input, agree, carried, open_inputs
+from nova.spark.run.inputs import Input, agree, at_end, carried, open_inputs
 from nova.spark.run.job import Job, NewPlan, routes_of
+from nova.spark.run.listener import Listener
 from nova.spark.run.meter import Meter
 from nova.spark.run.sinks import open_sink
 from nova.virtual.resolve import resolve
@@ -67,17 +69,19 @@ class Running:
     meter: Meter
     job: Job
     query: StreamingQuery
-    inputs: tuple[Input, Input]
+    last: dict[str, Any] | None = None
+    """Spark's report of the latest batch."""
+
+    def note(self, report: dict[str, Any]) -> None:
+        """Take in Spark's report of a batch."""
+        self.last = report
+        self.meter.progress(report)
 
     def ended(self) -> bool:
         """Whether all input that there will ever be has been worked off."""
         if not self.query.isActive:
             return True
-        last = self.query.lastProgress
-        if last is None:
-            return False
-        sources = last["sources"]
-        return all(one.ended(source) for one, source in zip(self.inputs, sources, strict=True))
+        return self.last is not None and all(at_end(source) for source in self.last["sources"])
 
 
 class Run:
@@ -90,6 +94,7 @@ class Run:
         self.rejected: list[str] = []
         self.began = time.time()
         self.stopped = threading.Event()
+        self._listener = Listener(self._note)
 
     @property
     def problem(self) -> Problem:
@@ -102,6 +107,7 @@ class Run:
         self.folder.open(self.scenario.digest, self.plan, self.problem)
         inputs = open_inputs(self.spark, self.scenario, self.folder, self.settings.speed)
         self.began = time.time()
+        self.spark.streams.addListener(self._listener)
         for number in range(len(self.problem.queries)):
             self.running.append(self._start(number, inputs))
 
@@ -125,7 +131,7 @@ class Run:
         job.begin(self.folder.FIRST, self.plan)
         once = s.until_end and left.at_hand and right.at_hand
         started = job.start(sides.left, sides.right, once=once, every_ms=s.every_ms)
-        return Running(meter, job, started, (left, right))
+        return Running(meter, job, started)
 
     def _new_plans(self, known: list[str], query: int) -> list[NewPlan]:
         """Plans handed in since, in order. One that does not fit the scenario is set aside and told about."""
@@ -162,11 +168,15 @@ class Run:
         """Ask a waiting run to stop; from any thread or a signal handler."""
         self.stopped.set()
 
+    def _note(self, report: dict[str, Any]) -> None:
+        """A report of Spark on one batch of some query; called in a thread of its own."""
+        for one in list(self.running):
+            if report["id"] == one.query.id:
+                one.note(report)
+
     def _collect(self) -> None:
-        """Read Spark's reports; raise what made a query fail."""
+        """Raise what made a query fail."""
         for one in self.running:
-            for report in one.query.recentProgress:
-                one.meter.progress(report)
             failure = one.query.exception()
             if failure is not None:
                 raise NovaError(f"query {one.meter.query!r} failed: {_reason(str(failure))}")
@@ -176,8 +186,9 @@ class Run:
             one.job.close()
         for one in self.running:
             one.query.stop()
-            for report in one.query.recentProgress:
-                one.meter.progress(report)
+            for report in one.query.recentProgress:  # the listener may lag behind
+                one.note(json.loads(report.json))
+        self.spark.streams.removeListener(self._listener)
 
     def report(self) -> dict[str, Any]:
         """What the run did, as plain values."""
