@@ -70,7 +70,8 @@ class Tree:
     def common(self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> Ints:
         """The lowest common ancestor of each pair."""
         a, b = np.broadcast_arrays(a, b)
-        return _common(a.ravel().astype(np.int32), b.ravel().astype(np.int32), self.depth, self.up).reshape(a.shape)
+        flat: Ints = _common(a.ravel().astype(np.int32), b.ravel().astype(np.int32), self.depth, self.up)
+        return flat.reshape(a.shape)
 
     def meeting(
         self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer], c: npt.NDArray[np.integer]

@@ -37,7 +37,8 @@ def spanning_tree(space: CostSpace, nodes: npt.NDArray[np.integer] | None = None
 
 def by_pairs(points: Floats, heights: Floats) -> Edges:
     """Prim's algorithm over all pairs."""
-    return _prim(points, heights)
+    edges: Edges = _prim(points, heights)
+    return edges
 
 
 def by_delaunay(points: Floats) -> Edges:
