@@ -37,6 +37,8 @@ NEAREST = 6
 """Cells whose prices a finer cell or host takes the mean of, by inverse squared distance."""
 FEWEST, MOST = 4, 400
 """Rounds of ascent per level."""
+CLOSE = 2e-5
+"""Share of the bound below which a further rise is not worth a round."""
 STALL = 6
 """Rounds without progress after which ascent aims half as high."""
 
@@ -104,6 +106,8 @@ def ascend(evaluate: Evaluate, room: Floats, price: Floats, rounds: int, reach: 
             best, best_price = value, price
         if stalled >= STALL:
             reach, stalled, price = reach / 2, 0, best_price
+            if reach < CLOSE:
+                break
             continue
         excess = load - room
         excess[(price <= 0) & (excess < 0)] = 0.0
