@@ -36,6 +36,7 @@ def command(
 
     Example: `nova compare demo/scenario.yaml -a nova,source,top-c -o compare.html`
     """
+    from nova.evaluate.bounds import lower_bound
     from nova.report.approaches import COMPARED, check_names
     from nova.report.compare import compare
     from nova.report.picture import check_ending, draw
@@ -49,7 +50,7 @@ def command(
     with progress("comparing") as bar:
         task = bar.task_ids[0]
         done = compare(
-            loaded.problem, names, loaded.options, simulated_s=duration,
+            loaded.problem, names, loaded.options, simulated_s=duration, bound=lower_bound,
             report=lambda what: bar.update(task, description=what),
         )
     rows = [one.row for one in done]

@@ -37,6 +37,7 @@ LOOKS: dict[str, Look] = {
     "nova-paper": Look("Nova, paper's settings", "#7b4fa3", "D", True),
     "nova-inf": Look("Nova, no capacity limits", "#009e73", "v", True),
     "nova-replanned": Look("Nova, replanned", "#56b4e9", "s", True),
+    "nova-measured": Look("Nova, measurements known", "#56b4e9", "s", True),
     "sink": Look("Sink-based", "#5b6675", "x"),
     "source": Look("Source-based", "#e69f00", "^"),
     "top-c": Look("Top-c", "#cc79a7", "P"),

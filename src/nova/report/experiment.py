@@ -76,6 +76,11 @@ def between(low: float, high: float, unit: str = "") -> str:
     return f"{a}{tail}" if a == b else f"{a}–{b}{tail}"
 
 
+def times(count: int, noun: str) -> str:
+    """`1 draw`, `3 draws`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def listing(words: list[str]) -> str:
     """`a, b and c`."""
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else "none"

@@ -100,23 +100,27 @@ def draw_lines(axes: Axes, lines: Sequence[Line], x: str, y: str, *, log: str = 
 
 
 def draw_bars(
-    axes: Axes, values: Mapping[str, Mapping[str, float]], y: str, *, log: bool = False, title: str = ""
+    axes: Axes, values: Mapping[str, Mapping[str, float]], x: str, title: str = ""
 ) -> None:
-    """Bars in groups: group → series → value. A series that names an approach has its colour."""
+    """Bars in groups, one group below the other: group → series → value. A series may name an approach."""
     groups = list(values)
     series = list(dict.fromkeys(name for group in values.values() for name in group))
     width = 0.8 / max(1, len(series))
+    rows = np.arange(len(groups))[::-1]
     for i, name in enumerate(series):
-        at = np.arange(len(groups)) + (i - (len(series) - 1) / 2) * width
-        heights = [values[group].get(name, np.nan) for group in groups]
+        lengths = [values[group].get(name, np.nan) for group in groups]
         style = look(name)
-        axes.bar(at, heights, width * 0.92, color=style.colour, label=style.label)
-    axes.set_xticks(np.arange(len(groups)), groups)
-    axes.grid(False, axis="x")
-    axes.set_ylabel(y)
+        at = rows - (i - (len(series) - 1) / 2) * width
+        axes.barh(at, lengths, width * 0.92, color=style.colour, label=style.label)
+        for y, length in zip(at, lengths, strict=True):
+            axes.annotate(number(length), (length, y), xytext=(3, 0), textcoords="offset points", va="center",
+                          fontsize=8)
+    axes.set_yticks(rows, groups)
+    axes.tick_params(axis="y", length=0)
+    axes.margins(x=0.14)
+    axes.grid(False, axis="y")
+    axes.set_xlabel(x)
     axes.set_title(title)
-    if log:
-        axes.set_yscale("log")
 
 
 def draw_heat(axes: Axes, values: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str]) -> None:

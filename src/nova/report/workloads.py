@@ -8,8 +8,12 @@ from typing import Final
 
 import numpy as np
 
+from nova.baselines.routes import HeadRoutes, TreeRoutes
+from nova.costspace.space import CostSpace
 from nova.datasets import instances
+from nova.evaluate.metrics import Distances
 from nova.problem import Problem
+from nova.report.data import missing_data, space_from
 from nova.report.experiment import Setting
 from nova.synthetic import draw
 
@@ -54,8 +58,10 @@ class Workload:
 def drawn(topology: str, level: Level, seed: int) -> Workload:
     """Random roles, pairs, rates, capacities and sink over a topology."""
     limit = None if level == UNLIMITED else int(level)
-    assert TOPOLOGIES[topology].dataset is None, "units of missing topologies are never made"
-    return Workload(draw(SYNTHETIC_NODES, limit, seed))
+    chosen = TOPOLOGIES[topology]
+    if chosen.dataset is None:
+        return Workload(draw(SYNTHETIC_NODES, limit, seed))
+    return Workload(over(space_from(chosen.dataset, chosen.neighbours), limit, seed))
 
 
 def instance_file(setting: Setting, name: str, level: Level) -> Path | None:
@@ -77,7 +83,25 @@ def instance(setting: Setting, name: str, level: Level) -> Workload:
     return Workload(problem, loaded.published)
 
 
+def over(space: CostSpace, level: int | None, seed: int) -> Problem:
+    """A random draw whose nodes sit in `space`."""
+    problem = draw(level=level, seed=seed, coordinates=space.coordinates)
+    return replace(problem, nodes=replace(problem.nodes, heights=space.heights))
+
+
 def available(_setting: Setting) -> tuple[list[str], dict[str, str]]:
     """(topologies that can be drawn over, why not for the others)."""
-    missing = {name: "not drawn over yet" for name, t in TOPOLOGIES.items() if t.dataset is not None}
+    reasons = {name: missing_data(t.dataset) for name, t in TOPOLOGIES.items() if t.dataset is not None}
+    missing = {name: why for name, why in reasons.items() if why is not None}
     return [name for name in TOPOLOGIES if name not in missing], missing
+
+
+def along(distances: Distances, measured: Distances) -> Distances:
+    """The same routes with their hops as long as `measured` says."""
+    match distances:
+        case TreeRoutes(tree=tree):
+            return tree.over(measured)
+        case HeadRoutes():
+            return replace(distances, distances=measured)
+        case _:
+            return measured

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nova.report.experiment import Experiment, Setting
-from nova.report.experiments import latency, overload, placements, queueing, scaling
+from nova.report.experiments import estimation, latency, overload, placements, queueing, resilience, scaling
 from nova.report.units import Parameters, Row
 
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (overload, latency, scaling, queueing)
+    for module in (overload, latency, estimation, resilience, scaling, queueing)
 }
 """In the order of the paper."""
 
 RUNNERS: dict[str, Callable[[Setting, Parameters], list[Row]]] = {
     "placements": placements.run,
+    "estimation": estimation.run_approaches,
+    "resilience": resilience.run_hours,
     "placing": scaling.run_placing,
+    "events": scaling.run_events,
     "queueing": queueing.run_approach,
     "bursts": queueing.run_bursts,
     "cluster": queueing.run_cluster,

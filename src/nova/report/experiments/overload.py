@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from nova.report import published
 from nova.report.approaches import label
-from nova.report.experiment import Experiment, Setting, Unit, between, distinct, listing, mean, select, spread, values
+from nova.report.experiment import (
+    Experiment,
+    Setting,
+    Unit,
+    between,
+    distinct,
+    listing,
+    mean,
+    select,
+    spread,
+    times,
+    values,
+)
 from nova.report.figures import Line, canvas, draw_lines, legend_below, svg
 from nova.report.page import Figure, Grid, Section, number
 from nova.report.units import Row
@@ -85,7 +97,7 @@ def _setup(drawn: list[Row], fixed: list[Row]) -> str:
         f"{n:,} synthetic nodes in Gaussian clusters; 60 % of them are sources, joined in {joins:,} random pairs, the "
         f"rest workers, and the sink is drawn at random. Capacities go in {levels} levels from near-uniform to "
         f"exponential with the same sum; the total load is {number(100 * mean(drawn, 'load'))} % of it. Each level is "
-        f"drawn {seeds} time{'s' if seeds > 1 else ''}.{also}"
+        f"drawn {times(seeds, 'time')}.{also}"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nova.evaluate.bounds import lower_bound
 from nova.options import Options
 from nova.report.compare import compare
 from nova.report.experiment import Setting, Unit
@@ -36,7 +37,7 @@ def run(setting: Setting, parameters: Parameters) -> list[Row]:
     options = Options(seed=seed)
     return [
         {**parameters, **shape(work), **done.row, **_published(work, done.row["approach"])}
-        for done in compare(work.problem, names, options)
+        for done in compare(work.problem, names, options, bound=None if level == UNLIMITED else lower_bound)
     ]
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import time
+
+import numpy as np
 
 from nova.evaluate.metrics import evaluate
 from nova.options import Options
@@ -19,6 +22,12 @@ ORDER = ("nova", "sink", "source", "top-c", "tree", "cl-sf", "cl-tree-sf")
 WHOLE = ("tree", "cl-sf", "cl-tree-sf")
 """Approaches whose time grows out of hand: the paper's exceed ten minutes above 20,000 nodes."""
 REPEATS = 3
+EVENTS = {
+    "source_removed": "remove source", "source_added": "add source", "node_removed": "remove worker",
+    "node_moved": "move node", "rate_changed": "change rate",
+}
+"""The paper's five events, and what it calls them. A source leaves before one comes, so that the new one finds a
+partner."""
 
 
 def sizes(setting: Setting) -> list[int]:
@@ -33,10 +42,11 @@ def limit(setting: Setting) -> int:
 
 def units(setting: Setting) -> list[Unit]:
     """Each size and approach once, then the events at each size."""
-    return [
+    placing = [
         Unit("placing", {"nodes": n, "approach": name, "seed": 0})
         for n in sizes(setting) for name in ORDER if name not in WHOLE or n <= limit(setting)
     ]
+    return placing + [Unit("events", {"nodes": n, "seed": 0, "repeats": 100}) for n in sizes(setting)]
 
 
 def run_placing(_setting: Setting, parameters: Parameters) -> list[Row]:
@@ -53,6 +63,33 @@ def run_placing(_setting: Setting, parameters: Parameters) -> list[Row]:
         **parameters, "joins": figures.sub_joins, "seconds": seconds, "replicas": figures.replicas,
         "overloaded": figures.overloaded, "cores": os.cpu_count(),
     }]
+
+
+def run_events(_setting: Setting, parameters: Parameters) -> list[Row]:
+    """Time of single events on a running plan, by kind. Kinds come in turn, each on something drawn at random. A
+    small network goes through the same first, which compiles the kernels."""
+    from nova.reoptimize import Controller
+    from nova.reoptimize.drawn import Drawing
+
+    options = Options(seed=parameters["seed"])
+    taken: dict[str, list[float]] = {}
+    for nodes in (400, parameters["nodes"]):
+        problem, space = embedded(draw(nodes, 5, parameters["seed"]), options)
+        plan = run("nova", problem, space, options)[0].plan
+        controller = Controller.from_plan(problem, plan)
+        drawing = Drawing(problem, parameters["seed"])
+        taken = {name: [] for name in EVENTS.values()}
+        for _ in range(parameters["repeats"]):
+            for kind, name in EVENTS.items():
+                event = drawing.next(kind)
+                started = time.perf_counter()
+                controller.handle(event)
+                taken[name].append(1000.0 * (time.perf_counter() - started))
+    return [
+        {**parameters, "kind": kind, "p50_ms": float(np.percentile(ms, 50)), "p99_ms": float(np.percentile(ms, 99)),
+         "events": len(ms)}
+        for kind, ms in taken.items()
+    ]
 
 
 def section(setting: Setting, rows: list[Row]) -> Section:
