@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("nova.cli.run", "Run a plan's joins on Spark, live or over recorded data."),
     "measurements": ("nova.cli.measurements", "Raw ping results in, clean latencies and a report out (Spark)."),
     "embed": ("nova.cli.embed", "Phase I alone: coordinates from latencies, with their accuracy."),
+    "bench": ("nova.cli.bench", "Measure Nova on this machine: ratios and gaps."),
 }
 
 MARKUP: Literal["markdown"] = "markdown"

@@ -50,11 +50,14 @@ def assign(problem: Problem, joins: SubJoins, space: CostSpace, options: Options
     """Place all sub-joins. Grids go first, since they need hosts with more room; slices fill what is left."""
     state = _State(problem, joins, space, options)
     sliced = sliceable(problem, joins, options)
-    parts = [_place_grids(state, np.flatnonzero(~sliced)), _place_slices(state, np.flatnonzero(sliced))]
-    replicas = Replicas.concat([p.replicas for p in parts])
-    unplaced = np.concatenate([p.unplaced for p in parts])
-    missing = np.concatenate([p.missing for p in parts])
-    return Assignment(_in_join_order(replicas), unplaced, missing)
+    grids, slices = _place_grids(state, np.flatnonzero(~sliced)), _place_slices(state, np.flatnonzero(sliced))
+    if not len(grids.replicas):
+        replicas = slices.replicas  # in order of sub-joins already
+    else:
+        replicas = _in_join_order(Replicas.concat([grids.replicas, slices.replicas]))
+    return Assignment(
+        replicas, np.concatenate([grids.unplaced, slices.unplaced]), np.concatenate([grids.missing, slices.missing])
+    )
 
 
 def sliceable(problem: Problem, joins: SubJoins, options: Options) -> Bools:
@@ -128,34 +131,48 @@ def _as_slices(state: _State, rows: npt.NDArray[np.integer], placed: Placed) -> 
     missing = demand[unplaced] - total[unplaced]
     if len(unplaced) and state.options.allow_overload:
         placed = Placed.concat([placed, _spread(state, unplaced, missing)])
-    join, slot, share = _merged(placed, demand, len(state.index))
-    order = np.lexsort((slot, join))
-    join, slot, share = join[order], slot[order], share[order]
-    start, to = _slices(join, share)
+    join, slot, start, to = _slices(placed.join, placed.slot, placed.amount / demand[placed.join], len(joins))
     zero, one = np.zeros(len(join)), np.ones(len(join))
-    replicas = Replicas(join, state.index.node[slot], zero, one, zero, one, start, to)
-    return Assignment(replicas.take(to > start), unplaced, missing)
+    return Assignment(Replicas(join, state.index.node[slot], zero, one, zero, one, start, to), unplaced, missing)
 
 
 @kernel
-def _slices(join, share):  # type: ignore[no-untyped-def]
-    """Consecutive shares of each sub-join as ranges from 0 to 1. Summed per sub-join: one running sum over all would
-    round by more than a small host has to spare."""
-    start, to = np.empty(len(share)), np.empty(len(share))
-    for i in range(len(share)):
-        start[i] = to[i - 1] if i > 0 and join[i - 1] == join[i] else 0.0
-        last = i == len(share) - 1 or join[i + 1] != join[i]
-        to[i] = 1.0 if last else min(start[i] + share[i], 1.0)
-    return start, to
-
-
-def _merged(placed: Placed, demand: Floats, hosts: int) -> tuple[Ints, Ints, Floats]:
-    """One entry per sub-join and host, as a share of the sub-join; shares of a sub-join sum to one."""
-    keys, inverse = np.unique(placed.join.astype(np.int64) * hosts + placed.slot, return_inverse=True)
-    amount = np.bincount(inverse, weights=placed.amount, minlength=len(keys))
-    join, slot = (keys // hosts).astype(np.int32), (keys % hosts).astype(np.int32)
-    keep = amount > 1e-9 * demand[join]
-    return join[keep], slot[keep], (amount / demand[join])[keep]
+def _slices(join, slot, share, joins):  # type: ignore[no-untyped-def]
+    """Shares of sub-joins on hosts as ranges of windows from 0 to 1: by sub-join, then by host, one range each.
+    Summed per sub-join: one running sum over all would round by more than a small host has to spare."""
+    begin = np.zeros(joins + 1, np.int64)
+    for q in range(len(join)):
+        begin[join[q] + 1] += 1
+    for j in range(joins):
+        begin[j + 1] += begin[j]
+    fill = begin[:-1].copy()
+    hosts, shares = np.empty(len(join), np.int32), np.empty(len(join))
+    for q in range(len(join)):  # insertion sort within each sub-join: it has few hosts
+        j = join[q]
+        at = fill[j]
+        fill[j] += 1
+        while at > begin[j] and hosts[at - 1] > slot[q]:
+            hosts[at], shares[at] = hosts[at - 1], shares[at - 1]
+            at -= 1
+        hosts[at], shares[at] = slot[q], share[q]
+    out_join, out_slot = np.empty(len(join), np.int32), np.empty(len(join), np.int32)
+    start, to = np.empty(len(join)), np.empty(len(join))
+    count = 0
+    for j in range(joins):
+        at = 0.0
+        for q in range(begin[j], begin[j + 1]):
+            end = min(at + shares[q], 1.0)
+            if q > begin[j] and hosts[q] == hosts[q - 1] and count > 0 and out_join[count - 1] == j:
+                to[count - 1] = end
+            elif end - at > 1e-9:  # less is rounding
+                out_join[count], out_slot[count], start[count], to[count] = j, hosts[q], at, end
+                count += 1
+            else:
+                continue
+            at = end
+        if count > 0 and out_join[count - 1] == j:
+            to[count - 1] = 1.0
+    return out_join[:count], out_slot[:count], start[:count], to[:count]
 
 
 def _spread(state: _State, rows: Ints, amount: Floats) -> Placed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from nova.errors import SHOWN, BrokenPlan
 from nova.physical.load import node_loads
@@ -41,8 +40,13 @@ def check(problem: Problem, plan: Plan) -> None:
 def broken_joins(replicas: Replicas, joins: int) -> npt.NDArray[np.intp]:
     """Rows of sub-joins whose boxes do not tile the unit cube exactly."""
     broken = np.ones(joins, dtype=bool)
-    order = np.lexsort((replicas.right_from, replicas.left_from, replicas.slice_from, replicas.join))
-    table = replicas.take(order)
+    table = replicas
+    step = np.diff(replicas.join)
+    in_order = (step > 0) | ((step == 0) & (replicas.slice_from[1:] >= replicas.slice_from[:-1]))
+    if not (in_order.all() and _sliced(replicas).all()):
+        table = replicas.take(
+            np.lexsort((replicas.right_from, replicas.left_from, replicas.slice_from, replicas.join))
+        )
     starts = np.flatnonzero(np.diff(table.join, prepend=-1))
     ends = np.append(starts[1:], len(table))
     sizes = ends - starts
@@ -87,7 +91,3 @@ def _tiles(boxes: Replicas) -> bool:
         covered[cell] += 1
     return bool((covered == 1).all())
 
-
-def names(problem: Problem, rows: npt.NDArray[np.integer]) -> list[str]:
-    """Ids of nodes, for messages."""
-    return list(problem.nodes.ids.take(pa.array(rows)).to_pylist())

@@ -3,7 +3,7 @@
 A sub-join costs the same whatever its rate, so a host near the sink serves many small ones better than one large one:
 small demands choose first. Two ways to find the host:
 
-`fill` deals all sub-joins out at once, down a tree of cells: first over some two thousand cells of hosts, then inside
+`fill` deals all sub-joins out at once, down a tree of cells: first over some hundred cells of hosts, then inside
 each cell over its hosts (with a level between for very many hosts). A level is one dense, vectorised pass over the
 children of a cell per sub-join; cells know only the sum of their free capacity. It is what makes a million nodes quick.
 
@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nova.jit import kernel, parallel, prange, vector
+from nova.jit import inline, kernel, parallel, prange, vector
 from nova.physical.index import HostIndex, cheapest, set_free
 from nova.problem import Floats, Ints
 
-TOP = 2048
-"""Cells that the first level chooses among at most."""
+TOP = 512
+"""Cells that the first level chooses among at most: this level is sequential, the others run in parallel."""
 FAN = 512
 """Hosts that a cell may have before it gets a level of its own in between."""
 PART = 0.3
@@ -178,6 +178,31 @@ def _least(cost, free, need):  # type: ignore[no-untyped-def]
     return -1
 
 
+@inline
+def _same_point(a, b):  # type: ignore[no-untyped-def]
+    same = True
+    for k in range(len(a)):
+        same = same and a[k] == b[k]
+    return same
+
+
+@kernel
+def _sort_by_child(join, child, amount, count, children):  # type: ignore[no-untyped-def]
+    """Items sorted by child, in dealing order within each, and where each child's items start."""
+    begin = np.zeros(children + 1, np.int64)
+    for q in range(count):
+        begin[child[q] + 1] += 1
+    for i in range(children):
+        begin[i + 1] += begin[i]
+    place = begin[:-1].copy()
+    out_join, out_child, out_amount = np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count)
+    for q in range(count):
+        at = place[child[q]]
+        place[child[q]] += 1
+        out_join[at], out_child[at], out_amount[at] = join[q], child[q], amount[q]
+    return out_join, out_child, out_amount, begin
+
+
 @parallel
 def _descend(  # type: ignore[no-untyped-def]
     join, amount, starts, children, left, right, sink, demand, legs, at, heights, free, whole, largest, part
@@ -208,11 +233,7 @@ def _descend(  # type: ignore[no-untyped-def]
         out = room[p]
         for q in range(starts[p], starts[p + 1]):
             j = join[q]
-            same = last_sink >= 0
-            if same:
-                for k in range(sink.shape[1]):
-                    same = same and sink[j, k] == sink[last_sink, k]
-            if not same:
+            if last_sink < 0 or not _same_point(sink[j], sink[last_sink]):
                 _way_to_sink(sink[j], legs, here, heights[first : first + n], closed, base)
                 last_sink = j
             _cost(left[j], right[j], legs, here, base, cost)
@@ -243,22 +264,12 @@ def _descend(  # type: ignore[no-untyped-def]
                     base[child] = CLOSED
                 cost[child] = CLOSED
         got[p] = out - room[p]
-    # Sort by child, parent by parent; counting keeps the dealing order.
-    total = got.sum()
-    begin = np.zeros(len(free) + 1, np.int64)
-    for p in range(parents):
+    count = 0
+    for p in range(parents):  # close the gaps between the parents' shares of the output
         for q in range(room[p], room[p] + got[p]):
-            begin[got_child[q] + 1] += 1
-    for i in range(len(free)):
-        begin[i + 1] += begin[i]
-    at_child = begin[:-1].copy()
-    out_join, out_child, out_amount = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total)
-    for p in range(parents):
-        for q in range(room[p], room[p] + got[p]):
-            place = at_child[got_child[q]]
-            at_child[got_child[q]] += 1
-            out_join[place], out_child[place], out_amount[place] = got_join[q], got_child[q], got_amount[q]
-    return out_join, out_child, out_amount, begin
+            got_join[count], got_child[count], got_amount[count] = got_join[q], got_child[q], got_amount[q]
+            count += 1
+    return _sort_by_child(got_join, got_child, got_amount, count, len(free))
 
 
 def _refresh(index: HostIndex) -> None:

@@ -25,8 +25,11 @@ def fermat(a: Floats, b: Floats, c: Floats, weights: tuple[float, float, float] 
     π − α, π − β, π − γ, with α, β, γ the angles of a triangle whose sides are the weights; its barycentric
     coordinates are then 1/(cot A + cot α) and so on, in any dimension, since only angles of the triangle enter.
     """
-    points = np.stack([a, b, c])
     w = np.array(weights)
+    heaviest = int(w.argmax())
+    if w[heaviest] >= w.sum() / 2:
+        return (a, b, c)[heaviest]  # outpulls the others wherever they are
+    points = np.stack([a, b, c])
     answer = np.full_like(a, np.nan)
     open_rows = np.ones(len(a), dtype=bool)
     for k in range(3):
