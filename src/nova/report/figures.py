@@ -86,7 +86,8 @@ def draw_lines(axes: Axes, lines: Sequence[Line], x: str, y: str, *, log: str = 
         axes.plot(
             line.x, line.y, ("" if line.plain else style.marker) + ("--" if line.dashed else "-"), color=style.colour,
             label=line.label or style.label, linewidth=2.2 if style.ours else 1.4, markersize=5 if style.ours else 4,
-            zorder=3 if style.ours else 2, markerfacecolor="white" if line.dashed else style.colour,
+            zorder=4 if line.approach == "nova" else 3 if style.ours else 2,
+            markerfacecolor="white" if line.dashed else style.colour,
         )
         if line.low is not None and line.high is not None:
             axes.fill_between(line.x, line.low, line.high, color=style.colour, alpha=0.13, linewidth=0)

@@ -63,7 +63,8 @@ SCRIPTS_MEASURED: Final[dict[str, tuple[float, float]]] = {
 PAPER_RESILIENCE: Final[dict[str, tuple[Range, Range]]] = {
     "nova": ((228, 241), (489, 522)), "sink": ((141, 146), (370, 382)),
 }
-"""Lowest and highest (mean, 90th percentile) over the hours; sink-based is from the scripts."""
+"""Lowest and highest (mean, 90th percentile) over the hours, as printed: sums of both directions. Sink-based is from
+the scripts."""
 
 PAPER_SECONDS: Final[dict[int, float]] = {100: 0.015, 1_000_000: 135.0}
 """The paper's placement time by nodes, on an AMD Ryzen 7 5700X."""

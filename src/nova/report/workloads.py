@@ -29,6 +29,8 @@ class Topology:
     """Where the nodes of a workload come from."""
 
     label: str
+    short: str
+    """For the heads of narrow columns."""
     instance: str
     """Name of its fixed instances."""
     dataset: str | None
@@ -38,11 +40,11 @@ class Topology:
 
 
 TOPOLOGIES: dict[str, Topology] = {
-    "synthetic": Topology("Synthetic 1K", "sim1000", None),
-    "fit": Topology("FIT IoT Lab", "fit", "fit-433-filled", 20),
-    "planetlab": Topology("PlanetLab", "planetlab", "planetlab-490", 32),
-    "atlas": Topology("RIPE Atlas", "atlas392", "ripe-atlas-723", 20),
-    "king": Topology("King", "king", "king-1740", 32),
+    "synthetic": Topology("Synthetic 1K", "Synth.", "sim1000", None),
+    "fit": Topology("FIT IoT Lab", "FIT", "fit", "fit-433-filled", 20),
+    "planetlab": Topology("PlanetLab", "Planet­Lab", "planetlab", "planetlab-490", 32),
+    "atlas": Topology("RIPE Atlas", "Atlas", "atlas392", "ripe-atlas-723", 20),
+    "king": Topology("King", "King", "king", "king-1740", 32),
 }
 
 

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from nova.baselines.placement import Placement
 from nova.costspace import embed_latency
 from nova.costspace.space import CostSpace
@@ -42,8 +44,13 @@ def run_hours(setting: Setting, parameters: Parameters) -> list[Row]:
     level, seed, own = parameters["level"], parameters["seed"], parameters["origin"] == "instance"
     options = Options(seed=seed, neighbours=NEIGHBOURS)
     series = hourly(DATA)
-    first = instance(setting, INSTANCE, level).problem if own else over(
-        embed_latency(series.nodes, series.at[0], options), level, seed)
+    if own:
+        first = instance(setting, INSTANCE, level).problem
+        assert first.nodes.coordinates is not None
+        # its coordinates embed the sums of both directions
+        first = _moved(first, CostSpace(first.nodes.coordinates / 2, np.zeros(series.nodes)))
+    else:
+        first = over(embed_latency(series.nodes, series.at[0], options), level, seed)
     kept: dict[str, Placement] = {}
     rows: list[Row] = []
     for hour, latency in enumerate(series.at):
@@ -94,7 +101,8 @@ def section(_setting: Setting, rows: list[Row]) -> Section:
     if fixed:
         content.append(_table(
             fixed, hours, "The fixed instance of the published scripts (their coordinates of hour 0, sink at node 0) "
-                          "and their figures; the paper prints those of Nova.", published.PAPER_RESILIENCE))
+                          "and their figures, halved: they sum both directions, as the paper prints them for Nova.",
+            published.PAPER_RESILIENCE))
     return Section(
         name="resilience",
         title="Resilience to latency variations",
@@ -125,7 +133,7 @@ def _table(rows: list[Row], hours: list[int], caption: str, known: Mapping[str, 
             line += [between(min(by_hour), max(by_hour)), _deviation(by_hour)]
         line.append(mean(mine, "overloaded"))
         if known:
-            line += [between(*pair) for pair in known[name]] if name in known else [None, None]
+            line += [between(low / 2, high / 2) for low, high in known[name]] if name in known else [None, None]
         lines.append(line)
     return Grid(caption, columns + (["published: mean", "published: 90P"] if known else []), lines,
                 ours=[i for i, n in enumerate(names) if n.startswith("nova")])

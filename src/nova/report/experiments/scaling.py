@@ -115,12 +115,13 @@ def section(setting: Setting, rows: list[Row]) -> Section:
                 mine = sorted(select(events, kind=kind), key=lambda r: r["nodes"])
                 colour = ("nova", "source", "top-c", "nova-inf", "cl-sf")[i % 5]
                 lines.append(Line(colour, [r["nodes"] for r in mine], [r["p50_ms"] for r in mine], label=kind))
-            draw_lines(axes[1], lines, "nodes", "milliseconds, median", log="xy", title="re-optimizing after one event")
+            draw_lines(axes[1], lines, "nodes", "milliseconds, median", log="x", title="re-optimizing after one event")
+            axes[1].set_ylim(0, 1.25 * axes[1].get_ylim()[1])
             axes[1].legend(fontsize=8)
         drawing = svg(figure)
     content: list[Figure | Grid] = [
-        Figure(drawing, "Time to place all joins, and to re-optimize after one event, against the number of nodes, "
-                        "both axes logarithmic. Streams and joins grow with the nodes."),
+        Figure(drawing, "Time to place all joins, and to re-optimize after one event, against the number of nodes "
+                        "(logarithmic). Streams and joins grow with the nodes."),
         _placing_table(placing, names),
     ]
     if events:
@@ -210,8 +211,9 @@ def _reading(placing: list[Row], events: list[Row]) -> list[str]:
         ratio = {name: mean(select(placing, approach=name, nodes=n), "seconds")
                  / mean(select(placing, approach="nova", nodes=n), "seconds") for name in slow}
         worst_name = max(ratio, key=lambda name: ratio[name])
-        sentences.append(
-            f"At {int(n):,} nodes {label(worst_name)} takes {number(ratio[worst_name])} times as long as Nova.")
+        if ratio[worst_name] > 1:
+            sentences.append(
+                f"At {int(n):,} nodes {label(worst_name)} takes {number(ratio[worst_name])} times as long as Nova.")
     return sentences
 
 
