@@ -41,6 +41,8 @@ REMEMBERED = 1_000_000
 """Messages that repetitions are recognised among."""
 FLUSH_S = 0.005
 """Messages are spooled together when they come within this time: one write and one sync for all."""
+CONNECT_S = 30.0
+"""How long to wait for the broker at the start; later, the client reconnects by itself."""
 SEGMENT = 50_000
 """Messages of a spool file, at most."""
 
@@ -155,12 +157,18 @@ class Subscriber:
         self._closed = threading.Event()
         self.client = broker.client(name, persistent=True)
         self.client.manual_ack_set(True)
+        self._subscribed = threading.Event()
+        self.client.on_subscribe = lambda *_: self._subscribed.set()
         self.client.on_connect = self._connected
         self.client.on_message = self._received
         self.client.connect_async(broker.host, broker.port)
         self.client.loop_start()
         self._writer = threading.Thread(target=self._write, daemon=True)
         self._writer.start()
+        if not self._subscribed.wait(CONNECT_S):
+            self.close()
+            raise NovaError(f"no MQTT broker at {broker.host}:{broker.port} let us subscribe to {broker.topic!r} "
+                            f"within {CONNECT_S:.0f} s")
 
     def _connected(self, client: Client, *_: Any) -> None:
         client.subscribe(self.broker.topic, qos=1)

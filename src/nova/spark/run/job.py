@@ -42,6 +42,9 @@ class Closed(Exception):
     """Ends a query that is being stopped before it begins a batch."""
 
 
+COMMIT_S = 5.0
+"""Time that Spark has to note a finished batch before its query is stopped; it usually needs a few milliseconds."""
+
 NewPlan = tuple[str, Routes]
 """Name of a plan and its routes for this query."""
 
@@ -66,6 +69,8 @@ class Job:
     till: Till = field(init=False)
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _closing: bool = False
+    _batch: int | None = None
+    """The batch that is being worked on, or was last."""
 
     def __post_init__(self) -> None:
         self.till = Till(self.spark.sparkContext)
@@ -112,6 +117,7 @@ class Job:
         with self._turn:
             if self._closing:
                 raise Closed
+            self._batch = batch
             self.take_up(batch)
             self.sink.write(frame, batch)
             done = time.time()
@@ -124,9 +130,12 @@ class Job:
 
         Stopping it in the middle of a batch would be safe, too, but would leave that batch's results for the next run.
         """
-        self._closing = True
         with self._turn:
-            pass
+            self._closing = True
+        committed = self.folder / "checkpoint" / "commits" / str(self._batch)
+        end = time.monotonic() + COMMIT_S
+        while self._batch is not None and not committed.exists() and time.monotonic() < end:
+            time.sleep(0.01)
 
     def take_up(self, batch: int) -> None:
         """Switch to new plans from the first window that no earlier batch has routed a tuple for.
