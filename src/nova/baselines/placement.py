@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -25,6 +26,11 @@ class Placement:
     relay_load: Floats
     """Tuples/s of input and results that pass through each node on their way: nodes that a route begins or ends at
     are not charged for it. Zero everywhere for straight routes."""
+
+    def over(self, distances: Distances) -> Distances:
+        """ms along the same routes when hops take what `distances` says, such as measured round-trip times."""
+        routes = getattr(self.distances, "over", None)
+        return distances if routes is None else cast(Distances, routes(distances))
 
 
 def whole(

@@ -27,6 +27,10 @@ class Routes(Protocol):
         """Tuples/s that pass each node when `rate[i]` flows from `a[i]` to `b[i]`; the ends are not passed."""
         ...
 
+    def over(self, distances: Distances) -> Routes:
+        """The same routes with hops as long as `distances` says: measured instead of estimated, or in another hour."""
+        ...
+
 
 def relay_load(routes: Routes, joins: SubJoins, hosts: Ints) -> Floats:
     """Tuples/s that relays pass on when sub-join i runs on `hosts[i]`: both inputs, and the results where their rate
@@ -126,6 +130,10 @@ class TreeRoutes:
         # sums of cancelling rates leave dust: no node passes less than nothing
         return np.where(passed > 1e-9 * max(1.0, float(rate.sum())), passed, 0.0)
 
+    def over(self, distances: Distances) -> TreeRoutes:
+        """The same tree, its hops as long as `distances` says."""
+        return self.tree.over(distances)
+
 
 @dataclass(frozen=True)
 class HeadRoutes:
@@ -152,6 +160,10 @@ class HeadRoutes:
         return np.asarray(
             np.bincount(first[at_first], rate[at_first], n) + np.bincount(second[at_second], rate[at_second], n)
         )
+
+    def over(self, distances: Distances) -> HeadRoutes:
+        """The same heads, hops as long as `distances` says."""
+        return HeadRoutes(self.head, distances)
 
 
 @kernel
