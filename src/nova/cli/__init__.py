@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("nova.cli.simulate", "Run a plan through a queueing simulation: latency, throughput, backlog."),
     "run": ("nova.cli.run", "Run a plan's joins on Spark, live or over recorded data."),
     "measurements": ("nova.cli.measurements", "Raw ping results in, clean latencies and a report out (Spark)."),
+    "data": ("nova.cli.data", "Public topologies and sensor archives: list, fetch, where."),
     "embed": ("nova.cli.embed", "Phase I alone: coordinates from latencies, with their accuracy."),
     "bench": ("nova.cli.bench", "Measure Nova on this machine: ratios and gaps."),
 }
