@@ -33,10 +33,11 @@ def command(scenario: Path = SCENARIO, plan: Path = PLAN, as_json: bool = JSON) 
     """
     opened = open_plan(scenario, plan)
     problem, made = opened.scenario.problem, opened.plan
+    from nova.evaluate.bounds import lower_bound
     from nova.evaluate.metrics import Measured, evaluate
 
     with progress("evaluating"):
-        estimated = evaluate(problem, made)
+        estimated = evaluate(problem, made, bound=lower_bound)
         measured = None
         if problem.latency is not None:
             measured = evaluate(problem, made, Measured(problem.latency, len(problem.nodes), made.space))
