@@ -20,12 +20,15 @@ import numpy.typing as npt
 
 from nova.jit import inline, kernel, parallel, prange, vector
 from nova.physical.index import HostIndex, cheapest, set_free
+from nova.physical.transport import transport
 from nova.problem import Floats, Ints
 
 TOP = 512
 """Cells that the first level chooses among at most: this level is sequential, the others run in parallel."""
 FAN = 512
 """Hosts that a cell may have before it gets a level of its own in between."""
+SAMPLE = 128
+"""Sub-joins that the prices of cells are worked out from."""
 PART = 0.3
 """A host that would take less than this share of a sub-join is passed over while others can take more: crumbs make
 replicas, and replicas make windows meet late."""
@@ -84,8 +87,11 @@ def fill(
         last = len(cuts) == len(index) + 1
         at, heights, free = _summary(index, cuts)
         children = np.searchsorted(cuts, bounds)
+        price = np.zeros(len(free), np.float32)
+        if not last and len(bounds) == 2:
+            price = _prices(demand, weights, order, at, heights, free)
         out = _descend(
-            items.join, items.amount, starts, children, *pinned, demand.amount, legs, at, heights, free,
+            items.join, items.amount, starts, children, *pinned, demand.amount, legs, at, heights, free, price,
             whole, largest if last else np.inf, PART,
         )
         items = Placed(*out[:3])
@@ -128,27 +134,44 @@ def _summary(
     return np.stack(centre).astype(np.float32), heights.astype(np.float32), free
 
 
+def _prices(
+    demand: Demand, weights: Floats, order: Ints, at: npt.NDArray[np.float32], heights: npt.NDArray[np.float32],
+    free: Floats,
+) -> npt.NDArray[np.float32]:
+    """What a tuple/s is worth in each cell, in ms: the prices of the optimum for a sample of the sub-joins, each
+    standing for its like. They keep a sub-join from taking room where others would suffer more without it."""
+    step = max(1, len(order) // SAMPLE)
+    sample = order[step // 2 :: step]
+    legs = [np.linalg.norm(end[sample][:, :, None] - at[None], axis=1)
+            for end in (demand.left, demand.right, demand.sink)]
+    cost = np.tensordot(weights, np.array(legs), axes=1) + weights.sum() * heights
+    scale = demand.amount[order].sum() / demand.amount[sample].sum()
+    amount = demand.amount[sample] * scale
+    _, price = transport(cost * scale, amount, free, np.arange(len(sample), dtype=np.int32))
+    return price.astype(np.float32)
+
+
 @vector
-def _cost(left, right, legs, at, base, out):  # type: ignore[no-untyped-def]
-    """out[i] = base[i] + the weighted ways from both sources to child i."""
+def _cost(left, right, legs, at, base, price, amount, out):  # type: ignore[no-untyped-def]
+    """out[i] = base[i] + what `amount` tuples/s pay at child i + the weighted ways from both sources to it."""
     d, n = at.shape
     if d == 2:
         for i in range(n):
             a, b = at[0, i] - left[0], at[1, i] - left[1]
             c, e = at[0, i] - right[0], at[1, i] - right[1]
-            out[i] = base[i] + legs[0] * np.sqrt(a * a + b * b) + legs[1] * np.sqrt(c * c + e * e)
+            out[i] = base[i] + amount * price[i] + legs[0] * np.sqrt(a * a + b * b) + legs[1] * np.sqrt(c * c + e * e)
     elif d == 3:
         for i in range(n):
             a, b, u = at[0, i] - left[0], at[1, i] - left[1], at[2, i] - left[2]
             c, e, v = at[0, i] - right[0], at[1, i] - right[1], at[2, i] - right[2]
-            out[i] = base[i] + legs[0] * np.sqrt(a * a + b * b + u * u) + legs[1] * np.sqrt(c * c + e * e + v * v)
+            out[i] = base[i] + amount * price[i] + legs[0] * np.sqrt(a * a + b * b + u * u) + legs[1] * np.sqrt(c * c + e * e + v * v)
     else:
         for i in range(n):
             a = c = np.float32(0)
             for k in range(d):
                 a += (at[k, i] - left[k]) ** 2
                 c += (at[k, i] - right[k]) ** 2
-            out[i] = base[i] + legs[0] * np.sqrt(a) + legs[1] * np.sqrt(c)
+            out[i] = base[i] + amount * price[i] + legs[0] * np.sqrt(a) + legs[1] * np.sqrt(c)
 
 
 @vector
@@ -205,7 +228,7 @@ def _sort_by_child(join, child, amount, count, children):  # type: ignore[no-unt
 
 @parallel
 def _descend(  # type: ignore[no-untyped-def]
-    join, amount, starts, children, left, right, sink, demand, legs, at, heights, free, whole, largest, part
+    join, amount, starts, children, left, right, sink, demand, legs, at, heights, free, price, whole, largest, part
 ):
     """Deal the items of each parent out over its children. Returns items (join, child, amount) sorted by child, in
     dealing order within a child, and where each child's items start. Parents are independent of each other."""
@@ -236,7 +259,7 @@ def _descend(  # type: ignore[no-untyped-def]
             if last_sink < 0 or not _same_point(sink[j], sink[last_sink]):
                 _way_to_sink(sink[j], legs, here, heights[first : first + n], closed, base)
                 last_sink = j
-            _cost(left[j], right[j], legs, here, base, cost)
+            _cost(left[j], right[j], legs, here, base, price[first : first + n], np.float32(demand[j]), cost)
             rest = amount[q]
             enough = 1e-12 * demand[j]
             need = rest if whole else min(rest, part * demand[j])
