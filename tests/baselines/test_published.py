@@ -58,7 +58,9 @@ def test_deterministic_baselines_agree(shared: Path, topology: str, level: str) 
             assert len(placement.plan.overloaded) == wanted["plain_join_overloaded"]
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize(
+    "topology", [pytest.param(name, marks=pytest.mark.slow if name == "king" else ()) for name in TOPOLOGIES]
+)
 def test_clusters_agree_within_their_spread(shared: Path, topology: str) -> None:
     """The published clusters are unseeded, so their seven runs (one per level) are seven draws of one distribution.
     Our draws must reach into the range of theirs; without the long ways of a tree they must have the same middle."""
