@@ -135,7 +135,8 @@ def utilisations(nodes: int, seed: int, loads: tuple[float, ...], options: Optio
         try:
             plan = optimize(problem, options)
         except Infeasible as error:
-            rows.append({"load": load, "placed": False, "overloaded": 0, "gap": None, "says": str(error).split("\n")[0]})
+            says = str(error).split("\n")[0]
+            rows.append({"load": load, "placed": False, "overloaded": 0, "gap": None, "says": says})
             continue
         rows.append({
             "load": load, "placed": True, "overloaded": plan.summary["overloaded_nodes"], "gap": _gap(problem, plan),

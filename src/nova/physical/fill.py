@@ -164,7 +164,8 @@ def _cost(left, right, legs, at, base, price, amount, out):  # type: ignore[no-u
         for i in range(n):
             a, b, u = at[0, i] - left[0], at[1, i] - left[1], at[2, i] - left[2]
             c, e, v = at[0, i] - right[0], at[1, i] - right[1], at[2, i] - right[2]
-            out[i] = base[i] + amount * price[i] + legs[0] * np.sqrt(a * a + b * b + u * u) + legs[1] * np.sqrt(c * c + e * e + v * v)
+            ways = legs[0] * np.sqrt(a * a + b * b + u * u) + legs[1] * np.sqrt(c * c + e * e + v * v)
+            out[i] = base[i] + amount * price[i] + ways
     else:
         for i in range(n):
             a = c = np.float32(0)

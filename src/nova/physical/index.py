@@ -35,7 +35,7 @@ LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 @dataclass
 class HostIndex:
-    """The hosts of a problem as a tree of boxes. `free` changes as replicas are placed; without slack all else stays."""
+    """The hosts of a problem as a tree of boxes. `free` changes as replicas are placed; without slack, nothing else."""
 
     node: Ints
     """Row of the node behind each slot, in tree order; −1 for empty slots."""
@@ -375,7 +375,7 @@ def _count(node, code, held, least_code, offsets):  # type: ignore[no-untyped-de
 def _mend_leaf(leaf, slots, boxes):  # type: ignore[no-untyped-def]
     """Work out one leaf box from its slots."""
     node, points, heights, free, code = slots
-    low, high, most_free, least_height, held, least_code, offsets = boxes
+    low, high, most_free, least_height, held, least_code, _ = boxes
     d = points.shape[1]
     low[leaf, :] = np.inf
     high[leaf, :] = -np.inf
