@@ -29,7 +29,7 @@ def command(
 
     Writes DIR/index.html (needs nothing else), one CSV per experiment, and DIR/units with the finished pieces of work:
     start the same command again after an interruption and it goes on where it stopped. Real topologies are used where
-    `NOVA_DATA` holds them; without, those experiments are left out and the page says so.
+    `NOVA_DATA` or `nova data fetch` has brought them; without, what needs them is left out and the page says so.
 
     Example: `nova paper --quick -o report`
     """

@@ -8,10 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from nova.baselines.routes import HeadRoutes, TreeRoutes
 from nova.costspace.space import CostSpace
 from nova.datasets import instances
-from nova.evaluate.metrics import Distances
 from nova.problem import Problem
 from nova.report.data import missing_data, space_from
 from nova.report.experiment import Setting
@@ -96,14 +94,3 @@ def available(_setting: Setting) -> tuple[list[str], dict[str, str]]:
     reasons = {name: missing_data(t.dataset) for name, t in TOPOLOGIES.items() if t.dataset is not None}
     missing = {name: why for name, why in reasons.items() if why is not None}
     return [name for name in TOPOLOGIES if name not in missing], missing
-
-
-def along(distances: Distances, measured: Distances) -> Distances:
-    """The same routes with their hops as long as `measured` says."""
-    match distances:
-        case TreeRoutes(tree=tree):
-            return tree.over(measured)
-        case HeadRoutes():
-            return replace(distances, distances=measured)
-        case _:
-            return measured
