@@ -208,7 +208,8 @@ def _curve(points: Floats, origin: Floats, scale: float) -> npt.NDArray[np.uint6
         return np.empty(0, np.uint64)
     bits = _bits(d)
     cells = np.clip((points - origin) * scale, 0.0, 2.0**bits - 1).astype(np.uint64)
-    return _interleave(cells, bits)
+    codes: npt.NDArray[np.uint64] = _interleave(cells, bits)
+    return codes
 
 
 @kernel
@@ -476,7 +477,8 @@ def _place_of(point, origin, scale):  # type: ignore[no-untyped-def]
     cells = np.empty((1, d), np.uint64)
     for k in range(d):
         cells[0, k] = np.uint64(min(max((point[k] - origin[k]) * scale, 0.0), 2.0**bits - 1))
-    return _interleave(cells, bits)[0]
+    codes: npt.NDArray[np.uint64] = _interleave(cells, bits)
+    return codes[0]
 
 
 @kernel

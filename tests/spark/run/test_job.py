@@ -29,7 +29,8 @@ def run(spark: Any, folder: Path, problem: Problem, plan: Plan, on: tuple[str, .
     sides = {}
     for side in ("left", "right"):
         schema = spark.read.parquet(str(folder / side)).schema
-        frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", files_per_batch).parquet(str(folder / side))
+        reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", files_per_batch)
+        frame = reader.parquet(str(folder / side))
         sides[side] = normalised(frame, Columns(), side)
     agreed = agree(sides["left"], sides["right"], on)
     window_us = round(problem.queries[0].window_ms * 1000)
@@ -127,7 +128,7 @@ def test_a_switch_of_plans_loses_and_doubles_nothing(spark: Any, tmp_path: Path,
 
     results = streams.read_results(tmp_path / "results")
     assert streams.as_multiset(results, 1_000_000) == streams.plain_join(spark, problem, left, right)
-    first, second = job.schedule.entries()
+    _, second = job.schedule.entries()
     assert second.plan == "00001"
     window = results["window_start"].cast(pa.int64()).to_numpy() // 1_000_000
     node = np.array(results["node"].to_pylist())
