@@ -39,8 +39,8 @@ def compare(
 ) -> list[Compared]:
     """Place by every approach named and measure all alike. `simulated_s` seconds are simulated, none with 0.
 
-    The bound is asked for once, for the objective `latency`. It holds for placements within capacities: one that
-    overloads nodes may lie below it.
+    The bound is asked for once, for the objective of `options` and all of every capacity. It holds for placements
+    within capacities: one that overloads nodes may lie below it.
     """
     problem, space = embedded(problem, options)
     report("warming up")
@@ -53,11 +53,11 @@ def compare(
     if bound is not None and placed:
         report("lower bound")
         any_plan = placed[0][1].plan
-        floor = bound(problem, replace(any_plan, options=replace(any_plan.options, objective="latency")))
+        floor = bound(problem, replace(any_plan, options=replace(options, utilisation=1.0)))
     done = []
     for name, placement, seconds in placed:
         report(f"figures of {name}")
-        done.append(measure(problem, space, name, placement, seconds, floor, simulated_s, options.seed))
+        done.append(measure(problem, space, name, placement, seconds, floor, simulated_s, options))
     return done
 
 
@@ -69,14 +69,16 @@ def measure(
     seconds: float,
     floor: float,
     simulated_s: float,
-    seed: int,
+    options: Options,
 ) -> Compared:
     """The figures of one placement. Ways are charged along the approach's own routes, every hop; deltas are to every
-    source's straight way to the sink; `floor` is a lower bound of the latency objective, NaN for none."""
+    source's straight way to the sink; `floor` is a lower bound under the objective of `options`, NaN for none."""
     plan = placement.plan
     figures = evaluate(problem, plan, placement.distances)
     straight = source_latency(problem, plan, space).sink_based
     sink_mean, sink_p90 = float(np.nanmean(straight)), float(np.nanpercentile(straight, 90))
+    cost = figures.cost_latency_ms if options.objective == "latency" else figures.cost_paper_ms
+    mean_bound = floor / max(1, len(plan.joins)) / 2 if options.objective == "latency" else float("nan")
     row: Row = {
         "approach": name,
         "latency_mean_ms": figures.latency_mean_ms,
@@ -96,15 +98,15 @@ def measure(
         "tuples_in": figures.tuples_in,
         "tuples_network": figures.tuples_network,
         "cost_eq1_ms": figures.cost_eq1_ms,
-        "cost_latency_ms": figures.cost_latency_ms,
+        "cost_ms": cost,
         "bound_ms": floor,
-        "bound_delta_mean_ms": floor / max(1, len(plan.joins)) / 2 - sink_mean,
-        "gap": figures.cost_latency_ms / floor - 1.0 if floor > 0 else float("nan"),
+        "bound_delta_mean_ms": mean_bound - sink_mean,
+        "gap": _less(cost, floor) / floor if floor > 0 else float("nan"),
         "seconds": seconds,
     }
     if not simulated_s:
         return Compared(row, placement, None)
-    simulated = simulate(problem, plan, simulated_s, seed=seed, distances=placement.distances)
+    simulated = simulate(problem, plan, simulated_s, seed=options.seed, distances=placement.distances)
     row |= {
         "simulated_p50_ms": percentile(simulated.tuple_ms, 50.0),
         "simulated_p99_ms": percentile(simulated.tuple_ms, 99.0),

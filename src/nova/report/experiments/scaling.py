@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -46,6 +47,8 @@ def units(setting: Setting) -> list[Unit]:
         Unit("placing", {"nodes": n, "approach": name, "seed": 0})
         for n in sizes(setting) for name in ORDER if name not in WHOLE or n <= limit(setting)
     ]
+    if find_spec("nova.reoptimize") is None or find_spec("nova.reoptimize.drawn") is None:
+        return placing  # the section says that re-optimization is left out
     return placing + [Unit("events", {"nodes": n, "seed": 0, "repeats": 100}) for n in sizes(setting)]
 
 
