@@ -50,6 +50,11 @@ def test_a_missing_join_is_broken():
     assert broken_joins(boxes([[0, *WHOLE, 0, 1]]), 2).tolist() == [1]
 
 
+def test_no_replicas_at_all_break_every_join():
+    empty = np.empty(0, np.int32)
+    assert broken_joins(Replicas.whole(empty, empty), 2).tolist() == [0, 1]
+
+
 def test_boxes_on_one_host_share_input():
     problem = draw(50, seed=3)
     joins = optimize(problem).joins

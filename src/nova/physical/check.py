@@ -40,6 +40,8 @@ def check(problem: Problem, plan: Plan) -> None:
 def broken_joins(replicas: Replicas, joins: int) -> npt.NDArray[np.intp]:
     """Rows of sub-joins whose boxes do not tile the unit cube exactly."""
     broken = np.ones(joins, dtype=bool)
+    if not len(replicas):
+        return np.flatnonzero(broken)
     table = replicas
     step = np.diff(replicas.join)
     in_order = (step > 0) | ((step == 0) & (replicas.slice_from[1:] >= replicas.slice_from[:-1]))

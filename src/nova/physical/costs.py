@@ -15,15 +15,21 @@ class Legs:
 
     def __init__(self, space: CostSpace, latency: Latency | None = None) -> None:
         self.space = space
-        self.measured = latency.matrix(len(space)) if latency is not None else None
+        self.pairs, self.rtt_ms = np.empty(0, np.int64), np.empty(0)
+        if latency is not None:  # sorted pairs, not a matrix: many nodes may have few measurements
+            pairs = latency.first.astype(np.int64) * len(space) + latency.second
+            order = np.argsort(pairs)
+            self.pairs, self.rtt_ms = pairs[order], latency.rtt_ms[order]
 
     def between(self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> Floats:
         """Latency of each pair in ms."""
         estimated = self.space.between(a, b)
-        if self.measured is None:
+        if not len(self.pairs):
             return estimated
-        known = self.measured[a, b]
-        return np.where(np.isnan(known), estimated, known)
+        a, b = np.broadcast_arrays(a, b)
+        wanted = np.minimum(a, b).astype(np.int64) * len(self.space) + np.maximum(a, b)
+        at = np.minimum(np.searchsorted(self.pairs, wanted), len(self.pairs) - 1)
+        return np.where(self.pairs[at] == wanted, self.rtt_ms[at], estimated)
 
     def of(self, joins: SubJoins, rows: npt.NDArray[np.integer], nodes: Ints) -> Floats:
         """The three legs of sub-joins `rows` on every node of `nodes`: 3 × rows × nodes."""
