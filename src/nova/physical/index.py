@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nova.jit import inline, kernel
+from nova.jit import inline, kernel, parallel, prange
 from nova.problem import Floats, Ints
 
 FAN = 8
@@ -113,23 +113,24 @@ def build(node: Ints, points: Floats, heights: Floats, free: Floats, slack: floa
             node[order], points[order], heights[order], free[order], code[order], leaves * FAN, origin, scale
         )
     order = _sorted(code)
-    index = _empty(n, d, origin, scale)
+    index = _empty(n, d, origin, scale, blank=False)
     _gather(order, node, points, heights, free, code, index.node, index.points, index.heights, index.free, index.code)
     _bound(*index.tree)
     return index
 
 
-@kernel
+@parallel
 def _gather(order, node, points, heights, free, code, to_node, to_points, to_heights, to_free, to_code):  # type: ignore[no-untyped-def]
     """Copy hosts into curve order, all columns in one pass over memory."""
-    for i in range(len(order)):
+    for i in prange(len(order)):
         j = order[i]
         to_node[i], to_heights[i], to_free[i], to_code[i] = node[j], heights[j], free[j], code[j]
         for k in range(points.shape[1]):
             to_points[i, k] = points[j, k]
 
 
-def _empty(slots: int, d: int, origin: Floats, scale: float) -> HostIndex:
+def _empty(slots: int, d: int, origin: Floats, scale: float, blank: bool = True) -> HostIndex:
+    """An index without hosts. `blank`: its slots say so; otherwise somebody fills every one of them."""
     offsets = [0]
     count = slots
     while True:
@@ -139,16 +140,16 @@ def _empty(slots: int, d: int, origin: Floats, scale: float) -> HostIndex:
             break
     boxes = offsets[-1]
     return HostIndex(
-        node=np.full(slots, -1, np.int32),
-        points=np.zeros((slots, d)),
-        heights=np.zeros(slots),
-        free=np.full(slots, EMPTY),
+        node=np.full(slots, -1, np.int32) if blank else np.empty(slots, np.int32),
+        points=np.zeros((slots, d)) if blank else np.empty((slots, d)),
+        heights=np.zeros(slots) if blank else np.empty(slots),
+        free=np.full(slots, EMPTY) if blank else np.empty(slots),
         low=np.full((boxes, d), np.inf),
         high=np.full((boxes, d), -np.inf),
         most_free=np.zeros(boxes),
         least_height=np.full(boxes, np.inf),
         offsets=np.array(offsets, dtype=np.int64),
-        code=np.full(slots, LAST),
+        code=np.full(slots, LAST) if blank else np.empty(slots, np.uint64),
         held=np.empty(0, np.int32),
         least_code=np.empty(0, np.uint64),
         origin=origin,
@@ -206,23 +207,27 @@ def _curve(points: Floats, origin: Floats, scale: float) -> npt.NDArray[np.uint6
     n, d = points.shape
     if n == 0:
         return np.empty(0, np.uint64)
-    bits = _bits(d)
-    cells = np.clip((points - origin) * scale, 0.0, 2.0**bits - 1).astype(np.uint64)
-    codes: npt.NDArray[np.uint64] = _interleave(cells, bits)
+    codes: npt.NDArray[np.uint64] = _interleave(points, origin, scale, _bits(d))
     return codes
 
 
-@kernel
-def _interleave(cells: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
-    n, d = cells.shape
-    code = np.zeros(n, np.uint64)
-    for i in range(n):
-        value = np.uint64(0)
-        for bit in range(bits - 1, -1, -1):
-            for k in range(d):
-                value = (value << np.uint64(1)) | ((cells[i, k] >> np.uint64(bit)) & np.uint64(1))
-        code[i] = value
+@parallel
+def _interleave(points, origin, scale, bits):  # type: ignore[no-untyped-def]
+    code = np.empty(len(points), np.uint64)
+    for i in prange(len(points)):
+        code[i] = _code(points[i], origin, scale, bits)
     return code
+
+
+@inline
+def _code(point, origin, scale, bits):  # type: ignore[no-untyped-def]
+    value = np.uint64(0)
+    d = len(point)
+    for k in range(d):
+        cell = np.uint64(min(max((point[k] - origin[k]) * scale, 0.0), 2.0**bits - 1))
+        for bit in range(bits):
+            value |= ((cell >> np.uint64(bit)) & np.uint64(1)) << np.uint64(bit * d + d - 1 - k)
+    return value
 
 
 @kernel
@@ -472,13 +477,7 @@ def insert(row, point, height, amount, frame, slots, boxes, slot_of):  # type: i
 @kernel
 def _place_of(point, origin, scale):  # type: ignore[no-untyped-def]
     """Position of one point along the curve; see `_curve`."""
-    d = len(point)
-    bits = min(21, 62 // max(d, 1))
-    cells = np.empty((1, d), np.uint64)
-    for k in range(d):
-        cells[0, k] = np.uint64(min(max((point[k] - origin[k]) * scale, 0.0), 2.0**bits - 1))
-    codes: npt.NDArray[np.uint64] = _interleave(cells, bits)
-    return codes[0]
+    return _code(point, origin, scale, min(21, 62 // max(len(point), 1)))
 
 
 @kernel
