@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -65,6 +66,19 @@ def test_same_seed_same_plan(partition, dense, monkeypatch):
         monkeypatch.setattr(assigning, "DENSE", 0)
     plans = [optimize(draw(400, seed=4), Options(partition=partition)) for _ in range(2)]
     assert same(plans[0].replicas, plans[1].replicas)
+
+
+@pytest.mark.parametrize("partition", ["grid", "window"])
+def test_the_number_of_threads_does_not_matter(partition):
+    most = numba.get_num_threads()
+    plans = []
+    for threads in {1, most}:
+        numba.set_num_threads(threads)
+        try:
+            plans.append(optimize(draw(6000, seed=3), Options(partition=partition)))
+        finally:
+            numba.set_num_threads(most)
+    assert all(same(plan.replicas, plans[0].replicas) for plan in plans)
 
 
 def test_too_much_load_is_refused_with_the_amount_and_the_joins():
