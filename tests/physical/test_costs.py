@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nova.costspace.space import CostSpace
+from nova.physical import costs
 from nova.physical.costs import Legs, weighted
 from nova.problem import Latency
 from nova.synthetic import draw
 from nova.virtual.resolve import resolve
 
 
+@pytest.mark.parametrize("square", [0, 4096])
 @given(st.integers(2, 12), st.integers(0, 2**32 - 1))
-def test_measured_where_known_in_both_directions(n, seed):
+def test_measured_where_known_in_both_directions(square, n, seed):
     rng = np.random.default_rng(seed)
     space = CostSpace(rng.normal(size=(n, 2)), rng.uniform(0, 1, n))
     first, second = np.triu_indices(n, 1)
@@ -24,7 +27,9 @@ def test_measured_where_known_in_both_directions(n, seed):
     a, b = np.meshgrid(np.arange(n), np.arange(n), indexing="ij")
     matrix = latency.matrix(n).astype(float)
     expected = np.where(np.isnan(matrix), space.between(a, b), matrix)
-    assert np.allclose(Legs(space, latency).between(a, b), expected, rtol=1e-6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(costs, "SQUARE", square)
+        assert np.allclose(Legs(space, latency).between(a, b), expected, rtol=1e-6)
 
 
 def test_few_joins_on_many_nodes_need_no_matrix():
@@ -36,5 +41,5 @@ def test_few_joins_on_many_nodes_need_no_matrix():
     legs = Legs(space, latency)
     assert legs.between(np.array([99_000]), np.array([3]))[0] == 7.0
     joins = resolve(problem)
-    costs = weighted(legs.of(joins, np.arange(2), np.arange(100, dtype=np.int32)), np.array([1.0, 1.0, 2.0]))
-    assert costs.shape == (2, 100)
+    priced = weighted(legs.of(joins, np.arange(2), np.arange(100, dtype=np.int32)), np.array([1.0, 1.0, 2.0]))
+    assert priced.shape == (2, 100)

@@ -9,14 +9,22 @@ from nova.costspace.space import CostSpace
 from nova.problem import Floats, Ints, Latency
 from nova.virtual.resolve import SubJoins
 
+SQUARE = 4096
+"""Nodes up to which measured latencies are kept as a square matrix, where looking up is quickest."""
+
 
 class Legs:
     """Distances in ms between nodes: the cost space, overridden by measured RTTs where there is a measurement."""
 
     def __init__(self, space: CostSpace, latency: Latency | None = None) -> None:
         self.space = space
+        self.matrix = None
         self.pairs, self.rtt_ms = np.empty(0, np.int64), np.empty(0)
-        if latency is not None:  # sorted pairs, not a matrix: many nodes may have few measurements
+        if latency is None:
+            return
+        if len(space) <= SQUARE:
+            self.matrix = latency.matrix(len(space))
+        else:  # sorted pairs instead: many nodes may have few measurements
             pairs = latency.first.astype(np.int64) * len(space) + latency.second
             order = np.argsort(pairs)
             self.pairs, self.rtt_ms = pairs[order], latency.rtt_ms[order]
@@ -24,6 +32,9 @@ class Legs:
     def between(self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> Floats:
         """Latency of each pair in ms."""
         estimated = self.space.between(a, b)
+        if self.matrix is not None:
+            known = self.matrix[a, b]
+            return np.where(np.isnan(known), estimated, known)
         if not len(self.pairs):
             return estimated
         a, b = np.broadcast_arrays(a, b)
