@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,52 +16,74 @@ import numba
 Kernel: TypeAlias = Callable[..., Any]
 """Compiled functions are typed by numba, not by annotations."""
 
+PACKAGE = Path(__file__).parent
+KEPT = 3
+"""Versions of a module whose compiled kernels are kept: switching between branches then compiles nothing."""
+IMPORT = re.compile(r"^\s*from (nova[\w.]*) import ([^#\n]+)", re.MULTILINE)
 
-def _cache_folder() -> Path:
-    """A folder named after the text of all kernel modules. Numba checks only the file of the kernel itself, so a
-    kernel that calls one of another module would otherwise keep running the old callee."""
-    package = Path(__file__).parent
+
+def sources(path: Path, package: Path = PACKAGE) -> set[Path]:
+    """The files that the kernels of module `path` are compiled from: its own, those of the kernels that it calls, and
+    those of constants it takes from elsewhere. (Numba itself only looks at the kernel's own file, and would keep
+    running an old callee.)"""
+    found: set[Path] = set()
+    left = [path]
+    while left:
+        here = left.pop()
+        if here in found:
+            continue
+        found.add(here)
+        for module, names in IMPORT.findall(here.read_text()):
+            for name in re.findall(r"\w+", names):
+                target = package.parent.joinpath(*module.split("."))
+                for file in (target / f"{name}.py", target.with_suffix(".py"), target / "__init__.py"):
+                    if file.is_file() and (name.isupper() or "nova.jit" in file.read_text()):
+                        left.append(file)
+    return found
+
+
+@cache
+def _cache_folder(path: Path) -> str:
+    """A folder named after the text of all that a module's kernels are compiled from."""
     digest = hashlib.sha256(numba.__version__.encode())
-    for path in sorted(package.rglob("*.py")):
-        text = path.read_bytes()
-        if b"nova.jit" in text:
-            digest.update(text)
-    caches = package / "__pycache__"
-    if not os.access(package, os.W_OK):
+    for file in sorted(sources(path)):
+        digest.update(file.read_bytes())
+    caches = PACKAGE / "__pycache__"
+    if not os.access(PACKAGE, os.W_OK):
         caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "nova"
-    folder = caches / f"kernels-{digest.hexdigest()[:16]}"
+    name = path.stem if not path.is_relative_to(PACKAGE) else ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+    folder = caches / f"kernels-{name}" / digest.hexdigest()[:16]
     if not folder.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        for old in sorted(caches.glob("kernels-*"), key=lambda p: p.stat().st_mtime)[:-8]:
+        for old in sorted(folder.parent.iterdir(), key=lambda p: p.stat().st_mtime)[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
-    return folder
+    return str(folder)
 
 
-numba.config.CACHE_DIR = str(_cache_folder())  # type: ignore[attr-defined]
+def _compile(function: Kernel, **how: Any) -> Kernel:
+    numba.config.CACHE_DIR = _cache_folder(Path(function.__code__.co_filename))  # type: ignore[attr-defined]
+    compiled: Kernel = numba.njit(cache=True, nogil=True, **how)(function)
+    return compiled
 
 
 def kernel(function: Kernel) -> Kernel:
     """Compile `function` to machine code, cached beside the source."""
-    compiled: Kernel = numba.njit(cache=True, nogil=True)(function)
-    return compiled
+    return _compile(function)
 
 
 def inline(function: Kernel) -> Kernel:
     """Compile a small helper that kernels call in their inner loops."""
-    compiled: Kernel = numba.njit(cache=True, nogil=True, inline="always")(function)
-    return compiled
+    return _compile(function, inline="always")
 
 
 def parallel(function: Kernel) -> Kernel:
     """Compile `function` with its `prange` loops spread over the cores. Results must not depend on their order."""
-    compiled: Kernel = numba.njit(cache=True, nogil=True, parallel=True, error_model="numpy")(function)
-    return compiled
+    return _compile(function, parallel=True, error_model="numpy")
 
 
 def vector(function: Kernel) -> Kernel:
     """Compile loops over float arrays to vector instructions. Assumes that no value is NaN or infinite."""
-    compiled: Kernel = numba.njit(cache=True, nogil=True, fastmath=True, error_model="numpy")(function)
-    return compiled
+    return _compile(function, fastmath=True, error_model="numpy")
 
 
 prange = numba.prange
