@@ -15,7 +15,7 @@ from nova.units import DURATION, RTT, Quantity
 
 app = typer.Typer()
 
-HEAVY_BYTES = 500 * 2**20
+HEAVY_BYTES = 32 * 2**20
 """Input beyond this gets a JVM that is tuned for throughput instead of a quick start."""
 
 

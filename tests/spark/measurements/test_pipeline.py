@@ -167,6 +167,15 @@ def test_floored_zeros_are_kept_and_counted(tmp_path: Path) -> None:
     assert (row["min_ms"], row["median_ms"]) == (0.25, 0.25)
 
 
+def test_one_ping_per_pair_and_bucket_is_drawn_too(tmp_path: Path) -> None:
+    """Matrices hour by hour have no jitter at all; the picture must not need any."""
+    (tmp_path / "m.csv").write_text("from,to,time,rtt\na,b,1700000000,4\nb,a,1700000000,5\na,b,1700010000,6\n")
+    report = invoke_json("measurements", tmp_path / "m.csv", "-o", tmp_path / "out")
+    assert report["rows"]["good"] == 3
+    assert read(tmp_path / "out", "pairs")["jitter_ms"].isna().all()
+    assert (tmp_path / "out" / "report.png").stat().st_size > 10_000
+
+
 @pytest.mark.parametrize(("arguments", "told"), [
     (["nothing.csv"], "no such file, folder or glob"),
     (["{folder}/notes.pdf"], "unknown ending"),

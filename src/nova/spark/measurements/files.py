@@ -30,8 +30,10 @@ DELIMITERS = (";", "\t", ",", "|")
 class InputFile:
     """One file to read."""
 
+    path: str
+    """As Spark's readers take it."""
     uri: str
-    """With encoded characters; local ones begin with `file:///`."""
+    """As Spark names it in results: with encoded characters. Local ones begin with `file:///`."""
     size: int
     """Bytes, as stored."""
     format: Format
@@ -56,16 +58,23 @@ def find(spark: SparkSession, inputs: list[str]) -> list[InputFile]:
         matches = _matches(spark, given)
         if not matches:
             faults.append(Fault(given, "no such file, folder or glob"))
-        for uri, size in matches:
-            kind = format_of(uri)
+        for path, size in matches:
+            kind = format_of(path)
             if kind is None:
-                faults.append(Fault(uri, f"unknown ending; known are {', '.join(ENDINGS)}, each also compressed "
+                faults.append(Fault(path, f"unknown ending; known are {', '.join(ENDINGS)}, each also compressed "
                                          f"({', '.join(COMPRESSIONS)})"))
             else:
-                found[uri] = InputFile(uri, size, kind)
+                found[path] = named(spark, path, size, kind)
     if faults:
         raise InvalidInput(faults)
-    return [_with_head(spark, found[uri]) for uri in sorted(found)]
+    return [with_head(spark, found[path]) for path in sorted(found)]
+
+
+def named(spark: SparkSession, path: str, size: int, form: Format) -> InputFile:
+    """A file by its path, as listings give it."""
+    hadoop, _ = _hadoop(spark)
+    uri = str(hadoop.fs.Path(path).toUri().toString())
+    return InputFile(path, re.sub(r"^file:/+", "file:///", uri), size, form)
 
 
 def format_of(path: str) -> Format | None:
@@ -90,7 +99,7 @@ def _hadoop(spark: SparkSession) -> tuple[Any, Any]:
 
 
 def _matches(spark: SparkSession, given: str) -> list[tuple[str, int]]:
-    """(uri, size) of every file below a path or glob."""
+    """(path, size) of every file below a path or glob."""
     hadoop, configuration = _hadoop(spark)
     path = hadoop.fs.Path(given)
     system = path.getFileSystem(configuration)
@@ -106,20 +115,16 @@ def _matches(spark: SparkSession, given: str) -> list[tuple[str, int]]:
         if status.isDirectory():
             waiting.extend(system.listStatus(status.getPath()))
         else:
-            files.append((_uri(status.getPath()), int(status.getLen())))
+            files.append((str(status.getPath().toString()), int(status.getLen())))
     return files
 
 
-def _uri(path: Any) -> str:
-    return re.sub(r"^file:/+", "file:///", str(path.toUri().toString()))
-
-
-def _with_head(spark: SparkSession, file: InputFile) -> InputFile:
+def with_head(spark: SparkSession, file: InputFile) -> InputFile:
+    """The file with its beginning, and with its format made exact by it."""
     if file.format == "parquet":
         return file
     hadoop, configuration = _hadoop(spark)
-    jvm: Any = spark._jvm
-    path = hadoop.fs.Path(jvm.java.net.URI(file.uri))
+    path = hadoop.fs.Path(file.path)
     stream = path.getFileSystem(configuration).open(path)
     codec = hadoop.io.compress.CompressionCodecFactory(configuration).getCodec(path)
     try:

@@ -53,10 +53,10 @@ def summarise(
 
     merged, separate = np.lexsort((rtt, group)), np.lexsort((rtt, lane))
     ends, ends_each = np.searchsorted(group, np.arange(groups + 1)), np.searchsorted(lane, np.arange(2 * groups + 1))
-    each = _quantile(rtt[separate], ends_each, 0.5).reshape(groups, 2)
+    each = quantiles(rtt[separate], ends_each, 0.5).reshape(groups, 2)
     values = {
-        "min_ms": _quantile(rtt[merged], ends, 0.0), "median_ms": _quantile(rtt[merged], ends, 0.5),
-        "p90_ms": _quantile(rtt[merged], ends, 0.9), "jitter_ms": jitter,
+        "min_ms": quantiles(rtt[merged], ends, 0.0), "median_ms": quantiles(rtt[merged], ends, 0.5),
+        "p90_ms": quantiles(rtt[merged], ends, 0.9), "jitter_ms": jitter,
         "median_ab_ms": each[:, 0], "median_ba_ms": each[:, 1],
     }
     return counts, values
@@ -83,7 +83,7 @@ def _same_as_before(*columns: npt.NDArray[np.int64] | Floats) -> Bools:
     return same
 
 
-def _quantile(values: Floats, ends: npt.NDArray[np.intp], share: float) -> Floats:
+def quantiles(values: Floats, ends: npt.NDArray[np.intp], share: float) -> Floats:
     """Quantile of every run [ends[g], ends[g + 1]) of ascending values, interpolated linearly as pandas does."""
     size = np.diff(ends)
     at = share * np.maximum(size - 1, 0)

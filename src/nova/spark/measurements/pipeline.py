@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from nova.errors import NovaError
 from nova.spark.measurements import report
-from nova.spark.measurements.aggregate import aggregate
+from nova.spark.measurements.aggregate import aggregate, latency
 from nova.spark.measurements.files import InputFile, find
+from nova.spark.measurements.lines import BLANK, HEADER
 from nova.spark.measurements.nodes import known_nodes
-from nova.spark.measurements.quarantine import place
-from nova.spark.measurements.read import BLANK, HEADER, read
-from nova.spark.measurements.validate import REASONS, Rules, judge
+from nova.spark.measurements.quarantine import place, write
+from nova.spark.measurements.read import read
+from nova.spark.measurements.validate import Rules, judge
 
 PARTITION_BYTES = 48 * 2**20
 """Stored input per shuffle partition: with ids and times unpacked, a few hundred MB to sort."""
@@ -74,22 +74,27 @@ def measurements(spark: SparkSession, task: Task, step: Callable[[str], None] = 
     raw = read(spark, files, task.columns)
     judged, seen = judge(raw.frame, task.rules, nodes)
     step("aggregating")
-    pairs = aggregate(judged.where("reason is null"), round(task.bucket_ms * 1000), partitions(spark, files))
+    slots = partitions(spark, files)
+    pairs = aggregate(judged.where("reason is null"), round(task.bucket_ms * 1000), slots)
     pairs.write.partitionBy("day").mode("overwrite").parquet(f"{task.output}/pairs")
     step("writing latencies")
-    pairs = spark.read.parquet(f"{task.output}/pairs")
-    latency(pairs).write.mode("overwrite").parquet(f"{task.output}/latency.parquet")
-    step("writing the quarantine")
-    quarantined = _quarantine(spark, files, task, nodes, anything=any(seen.get[reason] for reason in REASONS))
-    step("reporting")
+    # with their schemas, as folders without a single row have none of their own
+    pairs = spark.read.schema(pairs.schema).parquet(f"{task.output}/pairs")
+    latencies = latency(pairs, slots)
+    latencies.write.mode("overwrite").parquet(f"{task.output}/latency.parquet")
+    latencies = spark.read.schema(latencies.schema).parquet(f"{task.output}/latency.parquet")
     figures = report.figures(pairs)
+    step("writing the quarantine")
+    missing = seen.get["rows"] - (figures["pings"] or 0) - (figures["duplicates"] or 0)
+    quarantined = quarantine(spark, files, task, nodes, f"{task.output}/quarantine", anything=missing != 0)
+    step("reporting")
     counts = Counts(
         rows=seen.get["rows"], good=figures["pings"] or 0, duplicates=figures["duplicates"] or 0,
         quarantined=quarantined, floored=seen.get["floored"], header_lines=seen.get[HEADER],
         blank_lines=seen.get[BLANK],
     )
     counts.check()
-    document = report.document(pairs, figures, counts, task.seed, nodes)
+    document = report.document(pairs, latencies, figures, counts, task.seed, nodes)
     if "://" not in task.output:
         report.draw(document, pairs, Path(task.output) / "report.png", task.seed)
         Path(task.output, "report.json").write_text(json.dumps(document, indent=2) + "\n")
@@ -99,29 +104,17 @@ def measurements(spark: SparkSession, task: Task, step: Callable[[str], None] = 
 def partitions(spark: SparkSession, files: list[InputFile]) -> int:
     """Shuffle partitions for this much input: the session's, or more for large input, so that none outgrows memory."""
     expansion = {"parquet": 4.0}  # Parquet is compressed; so are .gz files
-    size = sum(file.size * expansion.get(file.format, 6.0 if file.uri.endswith((".gz", ".zst", ".bz2")) else 1.0)
+    size = sum(file.size * expansion.get(file.format, 6.0 if file.path.endswith((".gz", ".zst", ".bz2")) else 1.0)
                for file in files)
     return max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), int(size // (4 * PARTITION_BYTES)) + 1)
 
 
-def latency(pairs: DataFrame) -> DataFrame:
-    """One RTT per pair, as scenarios take it (`from, to, rtt_ms`): the median over buckets of their medians, so that a
-    busy hour counts no more than a quiet one. Pairs that never answered have none."""
-    typical = f.percentile("median_ms", f.lit(0.5)).alias("rtt_ms")
-    return (pairs.where("median_ms is not null").groupBy(f.col("a").alias("from"), f.col("b").alias("to"))
-            .agg(typical).sortWithinPartitions("from", "to"))
-
-
-def _quarantine(
-    spark: SparkSession, files: list[InputFile], task: Task, nodes: DataFrame | None, anything: bool
+def quarantine(
+    spark: SparkSession, files: list[InputFile], task: Task, nodes: DataFrame | None, folder: str, anything: bool
 ) -> dict[str, int]:
-    """Write the quarantine table; rows by reason as they stand in it."""
+    """Write the quarantine table of the files (an empty one unless there is `anything` to put into it); rows by
+    reason."""
     raw = read(spark, files if anything else files[:1], task.columns, locate=True)
-    bad = place(spark, judge(raw.frame, task.rules, nodes)[0], raw.texts, files)
-    (bad if anything else bad.limit(0)).write.mode("overwrite").parquet(f"{task.output}/quarantine")
-    written = spark.read.parquet(f"{task.output}/quarantine")
-    placed = f.count_if(f.col("line") >= 1).alias("placed")
-    rows = written.groupBy("reason").agg(f.count("*").alias("rows"), placed).orderBy("reason").collect()
-    if any(row["rows"] != row["placed"] for row in rows):
-        raise NovaError("Some quarantined rows could not be placed. Did an input file change during the run?")
-    return {row["reason"]: row["rows"] for row in rows}
+    shown = {"from": "from_id", "to": "to_id", "time": "time_text", "rtt": "rtt_text"}
+    bad = place(spark, judge(raw.frame, task.rules, nodes)[0], raw.texts, files, shown)
+    return write(spark, bad if anything else bad.limit(0), folder)

@@ -10,23 +10,28 @@ compressed files alike, and is exact. Parquet knows its row numbers; elements of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import groupby
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from nova.errors import NovaError
 from nova.spark.measurements.files import InputFile
-from nova.spark.measurements.read import BLANK, HEADER
+from nova.spark.measurements.lines import BLANK, HEADER
 
 RECORD_CHARS = 2000
 """How much of a bad record is kept: enough to see what it is, also when a file is one endless line."""
 _PLACES = "file string, block long, before long, first long"
 
 
-def place(spark: SparkSession, judged: DataFrame, texts: Sequence[DataFrame], files: Sequence[InputFile]) -> DataFrame:
-    """Table `reason, file, line, from, to, time, rtt, record` of the bad rows of `judged` (read with `locate`).
+def place(
+    spark: SparkSession, judged: DataFrame, texts: Sequence[DataFrame], files: Sequence[InputFile],
+    shown: Mapping[str, str],
+) -> DataFrame:
+    """Table `reason, file, line, …, record` of the bad rows of `judged`, which has `reason, file, block, row, record`.
+    `shown`: what further columns are called in the table → what they are called in `judged`.
 
     `line` is the 1-based line of a text file, the 1-based record of Parquet files and JSON arrays.
     """
@@ -41,11 +46,21 @@ def place(spark: SparkSession, judged: DataFrame, texts: Sequence[DataFrame], fi
         .join(f.broadcast(names), f.col("uri") == uri, "left")
         .select(
             "reason", f.coalesce("name", "file").alias("file"), line.alias("line"),
-            f.col("from_id").alias("from"), f.col("to_id").alias("to"),
-            f.col("time_text").alias("time"), f.col("rtt_text").alias("rtt"),
+            *(f.col(name).alias(called) for called, name in shown.items()),
             f.left("record", f.lit(RECORD_CHARS)).alias("record"),
         )
     )
+
+
+def write(spark: SparkSession, bad: DataFrame, folder: str) -> dict[str, int]:
+    """Write the table; rows by reason as they stand in it. A row without a place is refused."""
+    bad.write.mode("overwrite").parquet(folder)
+    placed = f.count_if(f.col("line") >= 1).alias("placed")
+    found = spark.read.schema(bad.schema).parquet(folder).groupBy("reason").agg(f.count("*").alias("rows"), placed)
+    rows = found.orderBy("reason").collect()
+    if any(row["rows"] != row["placed"] for row in rows):
+        raise NovaError("Some quarantined rows could not be placed. Did an input file change during the run?")
+    return {row["reason"]: row["rows"] for row in rows}
 
 
 def _blocks(texts: Sequence[DataFrame]) -> list[tuple[str, int, int, int]]:

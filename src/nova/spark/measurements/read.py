@@ -16,15 +16,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, DateType, NumericType, StringType, StructField, StructType, TimestampType
 
-from nova.spark.measurements.columns import ROLES, assign, names_of
-from nova.spark.measurements.files import InputFile, delimiter_of
+from nova.spark.measurements.columns import ROLES, assign
+from nova.spark.measurements.files import InputFile
+from nova.spark.measurements.lines import BLANK, NOT_PARSED, cells_of, epoch, lines_of, micros
 
 LOST = ("", "na", "n/a", "null", "none", "*", "-", "x", "lost", "timeout")
 """What files write for a ping that did not come back (without regard to case)."""
-NOT_PARSED, PROBE_ERROR, HEADER, BLANK = "not_parsed", "probe_error", "header", "blank"
-"""What reading itself notices about a line. The last two are no rows: they are counted, and then passed over."""
+PROBE_ERROR = "probe_error"
+"""What reading itself notices about a record, besides what `lines` says of a line."""
 
-_ATLAS = "array<struct<rtt:double,x:string,error:string,dup:int>>"
+_ATLAS = "array<struct<rtt:string,x:string,error:string,dup:int>>"
 _CORRUPT = "_corrupt"
 
 
@@ -32,9 +33,10 @@ _CORRUPT = "_corrupt"
 class Raw:
     """Pings as read.
 
-    Columns: `from_id, to_id` (string), `time` (µs since the epoch), `time_text`, `sequence` (long), `rtt` (ms, NaN
-    stays NaN), `rtt_text`, `lost`, `repeated` (marked as a duplicate reply), `noticed` (see above, or null), `timed`
-    (whether the file has times at all), and with `locate` also `file, block, row, record`.
+    Columns: `from_id, to_id` (string), `time` (µs since the epoch), `timed` (whether the file has times at all),
+    `time_blank` (whether the cell is empty), `sequence` (long), `numbered` (false where it only counts rows), `rtt`
+    (ms, NaN stays NaN), `lost`, `repeated` (marked as a duplicate reply), `noticed` (see above, or null), and with
+    `locate` also `time_text, rtt_text, file, block, row, record`.
     """
 
     frame: DataFrame
@@ -55,16 +57,11 @@ def read(spark: SparkSession, files: list[InputFile], told: Mapping[str, str], l
 
     for number, ((form, head), group) in enumerate(groupby(sorted(files, key=kind), key=kind)):
         members = list(group)
-        paths = [file.uri for file in members]
+        paths = [file.path for file in members]
         if form == "parquet":
             parts.append(_parquet(spark, paths, told, locate, number, members[0].name))
             continue
-        lines = spark.read.text(paths, wholetext=form == "json array").select(
-            f.col("value"),
-            f.col("_metadata.file_path").alias("file"),
-            f.col("_metadata.file_block_start").alias("block"),
-            f.monotonically_increasing_id().alias("row"),
-        )
+        lines = lines_of(spark, paths, whole=form == "json array")
         if form == "csv":
             texts.append(lines)
             parts.append(_csv(lines, head, told, locate, number, members[0].name))
@@ -77,29 +74,10 @@ def read(spark: SparkSession, files: list[InputFile], told: Mapping[str, str], l
 
 
 def _csv(lines: DataFrame, head: str, told: Mapping[str, str], locate: bool, number: int, file: str) -> DataFrame:
-    delimiter = delimiter_of(head)
-    names = names_of(head, delimiter)
-    parts = assign(names, told, file)
-    # names of a file may hold anything, or occur twice: fields are taken by place
-    fields = [*(f"f{i}" for i in range(len(names))), _CORRUPT]
-    parsed = f.from_csv("value", ", ".join(f"{field} string" for field in fields),
-                        {"sep": delimiter, "columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"})
-    # most lines hold no quotes, and splitting those is several times quicker than a full parser
-    quick = f.split("value", "\\" + delimiter if delimiter == "|" else delimiter, -1)
-    quoted = f.col("value").contains('"')
-    cells = lines.select("*", f.when(~quoted, quick).alias("cells"), f.when(quoted, parsed).alias("parsed"))
-    broken = f.coalesce(f.size("cells") != len(names), f.col("parsed")[_CORRUPT].isNotNull())
-    noticed = (f.when(f.trim("value") == "", BLANK)
-               .when(f.col("value") == head, HEADER)
-               .when(broken, NOT_PARSED))
-
-    def cell(part: str) -> Column | None:
-        if part not in parts:
-            return None
-        at = names.index(parts[part])
-        return f.coalesce(f.get("cells", f.lit(at)), f.col("parsed")[f"f{at}"])
-
-    return _pings(cells, {part: cell(part) for part in ROLES}, {}, noticed, number, locate)
+    cells = cells_of(lines, head)
+    parts = assign(cells.names, told, file)
+    texts = {part: cells.cell(parts[part]) if part in parts else None for part in ROLES}
+    return _pings(cells.frame, texts, {}, cells.noticed, number, locate)
 
 
 def _elements(lines: DataFrame) -> DataFrame:
@@ -146,7 +124,7 @@ def _json(lines: DataFrame, has: str, told: Mapping[str, str], locate: bool, num
         "time": f.when(is_atlas, j["timestamp"]).otherwise(cell("time")) if "time" in has else None,
         "sequence": f.when(is_atlas, f.col("packet").cast("string")).otherwise(cell("sequence"))
         if "sequence" in has else None,
-        "rtt": f.when(is_atlas, packet["rtt"].cast("string")).otherwise(cell("rtt")),
+        "rtt": f.when(is_atlas, packet["rtt"]).otherwise(cell("rtt")),
         "site": f.when(~is_atlas, cell("site")),
     }
     noticed = (f.when(f.trim("value") == "", BLANK)
@@ -154,8 +132,7 @@ def _json(lines: DataFrame, has: str, told: Mapping[str, str], locate: bool, num
                .when(is_atlas & packet.isNull(), NOT_PARSED)
                .when(is_atlas & packet["error"].isNotNull(), PROBE_ERROR)
                .when(is_atlas & packet["rtt"].isNull() & packet["x"].isNull(), NOT_PARSED))
-    typed = {"rtt": f.when(is_atlas, packet["rtt"])}
-    return _pings(rows, texts, typed, noticed, number, locate,
+    return _pings(rows, texts, {}, noticed, number, locate,
                   repeated=is_atlas & f.coalesce(packet["dup"] > 0, f.lit(False)))
 
 
@@ -178,9 +155,9 @@ def _parquet(
             typed[part] = exact
     numbered = table.select("*", f.col("_metadata.file_path").alias("file"), f.lit(None).cast("long").alias("block"),
                             f.col("_metadata.row_index").alias("row")) if locate else table
-    record = f.to_json(f.struct(*(f.col(f"`{name}`") for name in table.columns)))
     if locate:
-        numbered = numbered.withColumn("value", record)
+        # the cells that count are shown anyway, and turning every row into text would cost more than all the rest
+        numbered = numbered.withColumn("value", f.lit(None).cast("string"))
     return _pings(numbered, texts, typed, f.lit(None).cast("string"), number, locate)
 
 
@@ -194,15 +171,8 @@ def _typed(part: str, column: Column, kind: DataType) -> Column | None:
         if isinstance(kind, TimestampType | DateType) or kind.typeName() == "timestamp_ntz":
             return f.unix_micros(column.cast("timestamp"))
         if isinstance(kind, NumericType):
-            return _epoch(column.cast("double"))
+            return epoch(column.cast("double"))
     return None
-
-
-def _epoch(number: Column) -> Column:
-    """Seconds, milliseconds or microseconds since the epoch, told apart by their size, as microseconds."""
-    size = f.abs(number)
-    factor = f.when(size < 1e11, 1e6).when(size < 1e14, 1e3).otherwise(1.0)
-    return f.when(~f.isnan(number) & (size < 9e18), f.round(number * factor).cast("long"))
 
 
 def _pings(
@@ -213,10 +183,16 @@ def _pings(
 
     Made in two steps, so that the optimizer computes each text once instead of once per use.
     """
-    place = [f.col("file"), f.col("block"), f.col("row"), f.col("value").alias("record")] if locate else []
     none = f.lit(None).cast("string")
+    place = [f.col("file"), f.col("block"), f.col("row"), f.col("value").alias("record")] if locate else []
+
+    def needed(part: str) -> bool:
+        """Turning numbers into text costs more than all the rest; only quarantined rows show them."""
+        return locate or part not in typed
+
     flat = rows.select(
-        *((none if column is None else f.trim(column)).alias(f"{part}_text") for part, column in texts.items()),
+        *((none if column is None or not needed(part) else f.trim(column)).alias(f"{part}_text")
+          for part, column in texts.items()),
         *(column.alias(f"{part}_typed") for part, column in typed.items()),
         (f.lit(False) if repeated is None else repeated).alias("repeated"),
         noticed.alias("noticed"),
@@ -230,29 +206,31 @@ def _pings(
         prefix = f.when(f.col("site_text") != "", f.concat("site_text", f.lit("_"))).otherwise("")
         return f.concat(prefix, plain)
 
-    rtt = f.lower("rtt_text").try_cast("double")
-    lost = f.coalesce(f.lower("rtt_text").isin(*LOST), f.lit(True))
     if "rtt" in typed:
-        rtt, lost = f.coalesce("rtt_typed", rtt), f.col("rtt_typed").isNull() & lost
+        rtt, lost = f.col("rtt_typed"), f.col("rtt_typed").isNull()
+    else:
+        word = f.lower("rtt_text")
+        rtt, lost = word.try_cast("double"), f.coalesce(word.isin(*LOST), f.lit(True))
     moment = f.col("time_text")
-    time = f.coalesce(_epoch(moment.try_cast("double")), f.unix_micros(moment.try_cast("timestamp")))
-    if texts["sequence"] is None and texts["time"] is None:
+    numbered = texts["sequence"] is not None or texts["time"] is not None
+    if not numbered:
         # nothing tells two equal pings of such a file apart, so each line is a ping of its own
         sequence = f.monotonically_increasing_id() + (number << 54)
     else:
         sequence = f.coalesce("sequence_typed" if "sequence" in typed else f.col("sequence_text").try_cast("long"),
                               f.lit(0))
+    blank = f.col("time_typed").isNull() if "time" in typed else f.coalesce(moment == "", f.lit(True))
     return flat.select(
         node("from").alias("from_id"),
         node("to").alias("to_id"),
-        (f.col("time_typed") if "time" in typed else time).alias("time"),
-        "time_text",
+        (f.col("time_typed") if "time" in typed else micros(moment)).alias("time"),
         f.lit(texts["time"] is not None).alias("timed"),
+        blank.alias("time_blank"),
+        f.lit(numbered).alias("numbered"),
         sequence.cast("long").alias("sequence"),
         rtt.alias("rtt"),
-        "rtt_text",
         lost.alias("lost"),
         "repeated",
         "noticed",
-        *(["file", "block", "row", "record"] if locate else []),
+        *(["time_text", "rtt_text", "file", "block", "row", "record"] if locate else []),
     )

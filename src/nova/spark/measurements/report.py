@@ -34,7 +34,7 @@ def figures(pairs: DataFrame) -> Row:
     found = pairs.agg(
         f.count("*").alias("pair_buckets"), f.sum("count").alias("pings"), f.sum("lost").alias("lost"),
         f.sum("duplicates").alias("duplicates"), f.min("bucket").alias("first"), f.max("bucket").alias("last"),
-        f.countDistinct("bucket").alias("buckets"), f.min("min_ms").alias("min_ms"), *quantiles,
+        f.min("min_ms").alias("min_ms"), *quantiles,
         f.count("asymmetry_ms").alias("both"), f.percentile_approx(skewed, list(SHARES), 10_000).alias("skew"),
         f.count_if(skewed > 0.1).alias("skewed"),
     ).first()
@@ -43,26 +43,26 @@ def figures(pairs: DataFrame) -> Row:
 
 
 def document(
-    pairs: DataFrame, figures: Row, counts: Counts, seed: int, nodes: DataFrame | None = None
+    pairs: DataFrame, latency: DataFrame, figures: Row, counts: Counts, seed: int, nodes: DataFrame | None = None
 ) -> dict[str, Any]:
     """The report as plain values; RTTs in ms, losses and shares in [0, 1]."""
-    ends = pairs.select("a", "b", "median_ms").groupBy("a", "b").agg(f.count("median_ms").alias("answered"))
-    degrees = (ends.select(f.explode(f.array("a", "b")).alias("node"), "answered").groupBy("node")
-               .agg(f.count_if(f.col("answered") > 0).alias("degree")))
-    spread = degrees.agg(f.count("*").alias("nodes"), f.sum("degree").alias("ends"), f.min("degree").alias("least"),
-                         f.percentile_approx("degree", 0.5).alias("middle"), f.count_if(f.col("degree") == 0)).first()
+    degrees = latency.select(f.explode(f.array("from", "to")).alias("node")).groupBy("node").count()
+    spread = degrees.agg(f.count("*").alias("nodes"), f.sum("count").alias("ends"), f.min("count").alias("least"),
+                         f.percentile_approx("count", 0.5).alias("middle")).first()
     assert spread is not None, "an aggregate without groups has one row"
-    n = spread["nodes"] if nodes is None else nodes.select("id").distinct().count()
+    asked = pairs.select(f.explode(f.array("a", "b")).alias("id")) if nodes is None else nodes.select("id")
+    n = asked.distinct().count()
+    buckets = pairs.select("bucket").distinct().where("bucket is not null").count()
     measured = (spread["ends"] or 0) // 2
     possible = n * (n - 1) // 2
-    first, second, rtt, sampled = sample(pairs, seed)
+    first, second, rtt, sampled = sample(latency, seed)
     return {
         "rows": {**asdict(counts), "quarantined_total": sum(counts.quarantined.values())},
         "coverage": {
-            "nodes": n, "measured_nodes": spread["nodes"], "silent_nodes": spread[4],
+            "nodes": n, "silent_nodes": n - spread["nodes"],
             "pairs": measured, "possible_pairs": possible, "share": measured / possible if possible else None,
             "neighbours_least": spread["least"], "neighbours_median": spread["middle"],
-            "pair_buckets": figures["pair_buckets"], "buckets": figures["buckets"],
+            "pair_buckets": figures["pair_buckets"], "buckets": buckets,
             "first": _iso(figures["first"]), "last": _iso(figures["last"]),
         },
         "rtt_ms": {"min": figures["min_ms"], **_named(figures["median_ms"])},
@@ -79,15 +79,15 @@ def document(
     }
 
 
-def sample(pairs: DataFrame, seed: int) -> tuple[Ints, Ints, Floats, int]:
-    """Pairs among a seeded sample of nodes, as arrays, and the number of nodes. A node is in by its hash, so no list
-    of nodes is needed and a rerun samples the same ones."""
-    nodes = pairs.select(f.explode(f.array("a", "b")).alias("node")).distinct()
-    ranked = nodes.orderBy(f.xxhash64("node", f.lit(seed))).limit(SAMPLE_NODES)
-    among = (pairs.where("median_ms is not null")
-             .join(f.broadcast(ranked.select(f.col("node").alias("a"))), "a")
-             .join(f.broadcast(ranked.select(f.col("node").alias("b"))), "b")
-             .groupBy("a", "b").agg(f.percentile("median_ms", f.lit(0.5)).alias("rtt")).toArrow())
+def sample(latency: DataFrame, seed: int) -> tuple[Ints, Ints, Floats, int]:
+    """Pairs among a seeded sample of nodes, as arrays, and the number of nodes. A node is in by its hash, so a rerun
+    samples the same ones."""
+    nodes = latency.select(f.explode(f.array("from", "to")).alias("node")).distinct()
+    ranked = nodes.orderBy(f.xxhash64("node", f.lit(seed)), "node").limit(SAMPLE_NODES).toArrow()["node"].to_pylist()
+    known = latency.sparkSession.createDataFrame([(node,) for node in ranked], "node string")
+    among = (latency.join(f.broadcast(known.withColumnRenamed("node", "from")), "from")
+             .join(f.broadcast(known.withColumnRenamed("node", "to")), "to")
+             .select(f.col("from").alias("a"), f.col("to").alias("b"), f.col("rtt_ms").alias("rtt")).toArrow())
     ids = pc.unique(pa.concat_arrays([among["a"].combine_chunks(), among["b"].combine_chunks()]))
     first = pc.index_in(among["a"], value_set=ids).to_numpy().astype(np.int32)
     second = pc.index_in(among["b"], value_set=ids).to_numpy().astype(np.int32)
@@ -111,7 +111,8 @@ def draw(report: dict[str, Any], pairs: DataFrame, file: Path, seed: int) -> Non
     positive = rtt[rtt > 0]
     if len(positive):
         axes[0, 0].hist(positive, bins=np.geomspace(positive.min(), positive.max() * 1.001, 60), color="#4477aa")
-    axes[0, 0].set(xscale="log", xlabel="median RTT of a pair and bucket (ms)", ylabel="pairs × buckets",
+        axes[0, 0].set_xscale("log")
+    axes[0, 0].set(xlabel="median RTT of a pair and bucket (ms)", ylabel="pairs × buckets",
                    title=f"{report['coverage']['pairs']:,} pairs of {report['coverage']['nodes']:,} nodes")
     times = over_time["bucket"].to_pylist()
     loss = 100 * over_time["loss"].to_numpy()
@@ -124,8 +125,13 @@ def draw(report: dict[str, Any], pairs: DataFrame, file: Path, seed: int) -> Non
     axes[0, 1].set(ylabel="lost pings (%)", ylim=(0, None),
                    title=f"loss {_percent(report['loss']['share'])} of {report['loss']['pings']:,} pings")
     steady = (rtt > 0) & (jitter > 0)
-    axes[1, 0].plot(rtt[steady], jitter[steady], ",", color="#228833", alpha=0.5)
-    axes[1, 0].set(xscale="log", yscale="log", xlabel="median RTT (ms)", ylabel="jitter (ms)", title="jitter")
+    if steady.any():
+        axes[1, 0].plot(rtt[steady], jitter[steady], ",", color="#228833", alpha=0.5)
+        axes[1, 0].set(xscale="log", yscale="log")
+    else:
+        axes[1, 0].text(0.5, 0.5, "no two pings of a direction in one bucket", ha="center",
+                        transform=axes[1, 0].transAxes)
+    axes[1, 0].set(xlabel="median RTT (ms)", ylabel="jitter (ms)", title="jitter")
     both = np.isfinite(there) & np.isfinite(back)
     if both.any():
         skew = 100 * (there[both] - back[both]) / np.minimum(there[both], back[both])

@@ -9,7 +9,8 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
-from nova.spark.measurements.read import BLANK, HEADER, NOT_PARSED, PROBE_ERROR
+from nova.spark.measurements.lines import BLANK, HEADER, NOT_PARSED
+from nova.spark.measurements.read import PROBE_ERROR
 
 Zeros = Literal["missing", "floored"]
 
@@ -69,13 +70,12 @@ def judge(raw: DataFrame, rules: Rules, nodes: DataFrame | None = None) -> tuple
         known = f.col("known")
     since, until = rules.range_us()
     rtt = f.col("rtt")
-    no_time = f.coalesce(f.col("time_text") == "", f.lit(True))
     infinite = f.abs(rtt) == f.lit(float("inf"))
     tests: list[tuple[str, Column]] = [
         ("node_missing", f.col("from_id").isNull() | f.col("to_id").isNull()),
         ("node_unknown", ~known),
         ("self_pair", f.col("from_id") == f.col("to_id")),
-        ("time_missing", f.col("timed") & f.col("time").isNull() & no_time),
+        ("time_missing", f.col("timed") & f.col("time").isNull() & f.col("time_blank")),
         ("time_unreadable", f.col("timed") & f.col("time").isNull()),
         ("time_out_of_range", f.col("timed") & ~f.col("time").between(since, until)),
         ("rtt_unreadable", ~f.col("lost") & rtt.isNull()),
@@ -97,15 +97,10 @@ def judge(raw: DataFrame, rules: Rules, nodes: DataFrame | None = None) -> tuple
 
 
 def tally() -> list[Column]:
-    """Aggregates that count what `judge` found: `rows`, `good`, `floored`, `header`, `blank` and one per reason."""
-    reason = f.col("reason")
-
-    def count(condition: Column) -> Column:
-        return f.coalesce(f.count_if(condition), f.lit(0))
-
+    """Aggregates that count what `judge` saw: `rows`, `floored`, `header`, `blank`. Few, as they are not compiled."""
+    noticed = f.coalesce("noticed", f.lit(""))
     return [
-        count(reason.isNull() | ~reason.isin(HEADER, BLANK)).alias("rows"),
-        count(reason.isNull()).alias("good"),
-        count(f.col("floored")).alias("floored"),
-        *(count(f.coalesce(reason == name, f.lit(False))).alias(name) for name in (HEADER, BLANK, *REASONS)),
+        f.count_if(~noticed.isin(HEADER, BLANK)).alias("rows"),
+        f.count_if("floored").alias("floored"),
+        *(f.count_if(noticed == name).alias(name) for name in (HEADER, BLANK)),
     ]
