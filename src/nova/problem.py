@@ -67,6 +67,8 @@ class Equal:
     left: Ints
     """One code per source of the left stream, in source order."""
     right: Ints
+    values: tuple[pa.StringArray, ...] = ()
+    """For each attribute its value by code, so that a source that comes later finds its code; empty where unknown."""
 
 
 @dataclass(frozen=True)

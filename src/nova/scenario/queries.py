@@ -48,15 +48,20 @@ def equal_matrix(attributes: tuple[str, ...], left: StreamSources, right: Stream
         return None
     codes = np.zeros(len(left) + len(right), dtype=np.int64)
     missing = np.zeros(len(codes), dtype=np.bool_)
-    for name in attributes:
-        texts = pa.concat_arrays([left.table.text(name), right.table.text(name)]).dictionary_encode()
+    columns = [pa.concat_arrays([left.table.text(name), right.table.text(name)]) for name in attributes]
+    first = np.empty(0, np.int64)
+    for column in columns:
+        texts = column.dictionary_encode()
         missing |= texts.indices.is_null().to_numpy(zero_copy_only=False)
-        own = texts.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        own = texts.indices.fill_null(len(texts.dictionary)).to_numpy(zero_copy_only=False)
         # number the combinations anew after each attribute, so that codes never outgrow the number of sources
-        codes = np.unique(codes * (len(texts.dictionary) + 1) + own, return_inverse=True)[1].astype(np.int64)
+        _, first, codes = np.unique(
+            codes * (len(texts.dictionary) + 1) + own, return_index=True, return_inverse=True
+        )
     codes[missing] = -1
     short = codes.astype(np.int32)
-    return Equal(", ".join(attributes), short[: len(left)], short[len(left) :])
+    values = tuple(column.take(pa.array(first)) for column in columns)
+    return Equal(", ".join(attributes), short[: len(left)], short[len(left) :], values)
 
 
 def pairs_matrix(table: Table, left: StreamSources, right: StreamSources, names: tuple[str, str]) -> Pairs | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 import time
-from importlib.util import find_spec
 
 import numpy as np
 
 from nova.evaluate.metrics import evaluate
 from nova.options import Options
+from nova.reoptimize import Controller
+from nova.reoptimize.drawn import Drawing
 from nova.report import published
 from nova.report.approaches import embedded, label, run, warm_up
 from nova.report.experiment import Experiment, Setting, Unit, listing, mean, select
@@ -47,8 +48,6 @@ def units(setting: Setting) -> list[Unit]:
         Unit("placing", {"nodes": n, "approach": name, "seed": 0})
         for n in sizes(setting) for name in ORDER if name not in WHOLE or n <= limit(setting)
     ]
-    if find_spec("nova.reoptimize") is None or find_spec("nova.reoptimize.drawn") is None:
-        return placing  # the section says that re-optimization is left out
     return placing + [Unit("events", {"nodes": n, "seed": 0, "repeats": 100}) for n in sizes(setting)]
 
 
@@ -71,9 +70,6 @@ def run_placing(_setting: Setting, parameters: Parameters) -> list[Row]:
 def run_events(_setting: Setting, parameters: Parameters) -> list[Row]:
     """Time of single events on a running plan, by kind. Kinds come in turn, each on something drawn at random. A
     small network goes through the same first, which compiles the kernels."""
-    from nova.reoptimize import Controller
-    from nova.reoptimize.drawn import Drawing
-
     options = Options(seed=parameters["seed"])
     taken: dict[str, list[float]] = {}
     for nodes in (400, parameters["nodes"]):
@@ -101,7 +97,7 @@ def section(setting: Setting, rows: list[Row]) -> Section:
     events = [row for row in rows if "kind" in row]
     kinds = list(dict.fromkeys(row["kind"] for row in events))
     names = [name for name in ORDER if select(placing, approach=name)]
-    with canvas(2 if events else 1, height=3.9) as (figure, axes):
+    with canvas(2, height=3.9) as (figure, axes):
         lines = []
         for name in names:
             mine = sorted(select(placing, approach=name), key=lambda r: r["nodes"])
@@ -112,27 +108,23 @@ def section(setting: Setting, rows: list[Row]) -> Section:
         lines.append(Line("scripts", list(scripts), list(scripts.values()), label="published scripts", dashed=True))
         draw_lines(axes[0], lines, "nodes", "seconds", log="xy", title="placing all joins")
         axes[0].legend(fontsize=8)
-        if events:
-            lines = []
-            for i, kind in enumerate(kinds):
-                mine = sorted(select(events, kind=kind), key=lambda r: r["nodes"])
-                colour = ("nova", "source", "top-c", "nova-inf", "cl-sf")[i % 5]
-                lines.append(Line(colour, [r["nodes"] for r in mine], [r["p50_ms"] for r in mine], label=kind))
-            draw_lines(axes[1], lines, "nodes", "milliseconds, median", log="x", title="re-optimizing after one event")
-            axes[1].set_ylim(0, 1.25 * axes[1].get_ylim()[1])
-            axes[1].legend(fontsize=8)
+        lines = []
+        for i, kind in enumerate(kinds):
+            mine = sorted(select(events, kind=kind), key=lambda r: r["nodes"])
+            colour = ("nova", "source", "top-c", "nova-inf", "cl-sf")[i % 5]
+            lines.append(Line(colour, [r["nodes"] for r in mine], [r["p50_ms"] for r in mine], label=kind))
+        draw_lines(axes[1], lines, "nodes", "milliseconds, median", log="x", title="re-optimizing after one event")
+        axes[1].set_ylim(0, 1.25 * axes[1].get_ylim()[1])
+        axes[1].legend(fontsize=8)
         drawing = svg(figure)
     content: list[Figure | Grid] = [
         Figure(drawing, "Time to place all joins, and to re-optimize after one event, against the number of nodes "
                         "(logarithmic). Streams and joins grow with the nodes."),
         _placing_table(placing, names),
+        _events_table(events, kinds),
     ]
-    if events:
-        content.append(_events_table(events, kinds))
     slow = [label(name) for name in WHOLE if name in names]
     skipped = [f"{listing(slow)} beyond {limit(setting):,} nodes, where their time grows out of hand."] if slow else []
-    if not events:
-        skipped.append("re-optimization (this version of Nova has no `nova.reoptimize`).")
     return Section(
         name="scaling",
         title="Placement and re-optimization scalability",
@@ -192,11 +184,9 @@ def _reading(placing: list[Row], events: list[Row]) -> list[str]:
     known = published.PAPER_SECONDS.get(int(large["nodes"]))
     if known:
         first += f" (the paper: {number(known)} s, on another machine)"
-    if events:
-        most = max(row["nodes"] for row in events)
-        worst = max(select(events, nodes=most), key=lambda r: r["p50_ms"])
-        first += (f", and re-optimizes after one event in {number(worst['p50_ms'])} ms or less (median, "
-                  f"{int(most):,} nodes)")
+    most = max(row["nodes"] for row in events)
+    worst = max(select(events, nodes=most), key=lambda r: r["p50_ms"])
+    first += f", and re-optimizes after one event in {number(worst['p50_ms'])} ms or less (median, {int(most):,} nodes)"
     sentences = [first + "."]
     big = [r for r in nova if r["nodes"] >= 1_000]
     if len(big) > 1:

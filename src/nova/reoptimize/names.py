@@ -1,0 +1,65 @@
+"""Names: which row an id has. Ids live at the edge; everything inside counts in rows."""
+
+from __future__ import annotations
+
+from nova.reoptimize.rules import Rule
+
+
+class Names:
+    """Ids of nodes, streams, sources and queries, both ways."""
+
+    def __init__(self) -> None:
+        self.nodes: list[str] = []
+        self.node_rows: dict[str, int] = {}
+        self.streams: list[str] = []
+        self.stream_rows: dict[str, int] = {}
+        self.sources: list[str] = []
+        self.source_rows: list[dict[str, int]] = []
+        """Per stream."""
+        self.queries: list[Rule | None] = []
+        self.query_rows: dict[str, int] = {}
+
+    def node(self, name: str) -> int:
+        """Row of a node; −1 where there is none."""
+        return self.node_rows.get(name, -1)
+
+    def source(self, stream: str, name: str) -> int:
+        """Row of a source; −1 where there is none."""
+        row = self.stream_rows.get(stream, -1)
+        return self.source_rows[row].get(name, -1) if row >= 0 else -1
+
+    def source_of(self, stream: int, name: str) -> int:
+        """Row of a source of the stream in a row; −1 where there is none."""
+        return self.source_rows[stream].get(name, -1)
+
+    def rule(self, query: int) -> Rule:
+        """The query in a row."""
+        rule = self.queries[query]
+        if rule is None:
+            raise KeyError(query)
+        return rule
+
+    def add_stream(self, name: str) -> int:
+        """Row of a stream, new where it is."""
+        if name not in self.stream_rows:
+            self.stream_rows[name] = len(self.streams)
+            self.streams.append(name)
+            self.source_rows.append({})
+        return self.stream_rows[name]
+
+    def name_node(self, row: int, name: str) -> None:
+        """A node's row has this id from now on."""
+        _put(self.nodes, row, name)
+        self.node_rows[name] = row
+
+    def name_source(self, row: int, stream: int, name: str) -> None:
+        """A source's row has this id from now on."""
+        _put(self.sources, row, name)
+        self.source_rows[stream][name] = row
+
+
+def _put(names: list[str], row: int, name: str) -> None:
+    if row == len(names):
+        names.append(name)
+    else:
+        names[row] = name
