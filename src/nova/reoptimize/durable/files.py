@@ -1,0 +1,50 @@
+"""Files that are there after a crash: written wholly or not at all, and on the disk before anyone relies on them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+TEMPORARY = ".tmp"
+"""Ending of files that a killed process may leave behind half written. They mean nothing and may be removed."""
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names that were added to or removed from a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, content: bytes | memoryview) -> None:
+    """Write every byte; the system may take fewer than asked for."""
+    view = memoryview(content)
+    while len(view):
+        view = view[os.write(descriptor, view) :]
+
+
+def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
+    """Write a file so that, whatever happens, its name stands for the old content or all of the new one."""
+    beside = path.with_name(path.name + TEMPORARY)
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        try:
+            for part in parts:
+                write_all(descriptor, part)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(beside, path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove what a killed writer left half written."""
+    for path in folder.glob(f"*{TEMPORARY}"):
+        path.unlink(missing_ok=True)
