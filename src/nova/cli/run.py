@@ -147,21 +147,28 @@ def _pair(option: str) -> tuple[str, str]:
 
 
 def _print(report: dict[str, Any]) -> None:
-    latency = report["latency_ms"] or {}
     table("Run", ["", "value"], [
         ("seconds", report["seconds"]),
         ("tuples", report["tuples"]),
         ("tuples/s", report["tuples_per_s"]),
         ("results", report["results"]),
         ("results/s", report["results_per_s"]),
-        ("latency, median, ms", latency.get("p50")),
-        ("latency, 99th percentile, ms", latency.get("p99")),
         ("late tuples", report["late_tuples"]),
         ("tuples of unknown sources", report["unknown_tuples"]),
     ])
-    table("Hosts, tuples/s", ["node", "measured", "planned", "capacity", "utilisation", "results"], [
-        (h["node"], h["tuples_per_s"], h["planned_tuples_per_s"], h["capacity"], h["utilisation"], h["results"])
+    table("Event to sink, ms", ["query", "median", "90th", "99th percentile", "most", "counted from", "watermark"], [
+        (q["query"], *((q["latency_ms"] or {}).get(p) for p in ("p50", "p90", "p99", "max")),
+         q["latency_clock"] or "no time: files are read as they come; --speed gives one", q["watermark"])
+        for q in report["queries"]
+    ])
+    table("Hosts, tuples/s", ["node", "measured", "planned", "capacity", "used %", "planned %", "results"], [
+        (h["node"], h["tuples_per_s"], h["planned_tuples_per_s"], h["capacity"], _percent(h["utilisation"]),
+         _percent(h["planned_utilisation"]), h["results"])
         for h in report["hosts"]
     ])
     typer.echo(f"results and checkpoint are in {report['folder']}")
 
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share

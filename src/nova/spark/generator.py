@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from nova.errors import Fault, InvalidInput
 from nova.problem import Floats
 from nova.routing.xxh64 import hash_longs, hash_strings
+from nova.spark.clock import Clock
 from nova.units import DURATION
 
 COLUMNS = "source_id string, event_time timestamp, value double, key bigint"
@@ -170,11 +171,16 @@ def generate(sources: Sequence[Source], pattern: Pattern, after_ms: float, until
 
 
 def spec(sources: Sequence[Source], pattern: Pattern, start_ms: int | None = None, partitions: int = 1,
-         speed: float = 1.0) -> str:
-    """What the data source needs to know, as the text of its option `spec`. `start_ms` None: now."""
+         clock: Clock | None = None) -> str:
+    """What the data source needs to know, as the text of its option `spec`.
+
+    `start_ms` None: event times are those of the day, from now on. Else the stream begins at `start_ms` and is played
+    by `clock`.
+    """
     return json.dumps({
         "ids": [source.id for source in sources], "rates": [source.rate for source in sources],
-        "pattern": asdict(pattern), "start_ms": start_ms, "partitions": partitions, "speed": speed,
+        "pattern": asdict(pattern), "start_ms": start_ms, "partitions": partitions,
+        "clock": asdict(clock or Clock()),
     })
 
 
@@ -213,8 +219,8 @@ class GeneratorReader(DataSourceStreamReader):
         self.pattern = Pattern(**given["pattern"])
         self.partitions_wanted = int(given["partitions"])
         self.start_ms: int | None = given["start_ms"]
-        self.speed = float(given["speed"])
-        self.begun: tuple[float, int] | None = None
+        self.clock = Clock(**given["clock"])
+        self.begun = False
 
     @property
     def end_us(self) -> float:
@@ -226,12 +232,10 @@ class GeneratorReader(DataSourceStreamReader):
         return {"start_ms": start, "at_us": 0, "ended": False}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
-        if self.start_ms is None:  # live: what the clock says; after a stop, the stream has gone on
-            due = (time.time() * 1000 - start["start_ms"]) * 1000 * self.speed
-        else:  # a given start: time runs from the first call on, whatever the clock says
-            if self.begun is None:
-                self.begun = (time.monotonic(), start["at_us"])
-            due = self.begun[1] + (time.monotonic() - self.begun[0]) * 1e6 * self.speed
+        if not self.begun:  # a live stream has gone on during a stop; any other goes on where it was
+            self.clock.start(start["start_ms"] * 1000 + start["at_us"])
+            self.begun = True
+        due = self.clock.event_us(time.time()) - start["start_ms"] * 1000
         at = max(start["at_us"], int(min(due, self.end_us)))
         return {"start_ms": start["start_ms"], "at_us": at, "ended": at >= self.end_us}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
+
+from nova.spark.clock import Clock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,10 +57,10 @@ def prepare(frame: DataFrame, folder: Path) -> Archive:
     return Archive(folder, min((g[2] for g in groups), default=0), max((g[3] for g in groups), default=0))
 
 
-def spec(archive: Archive, origin_us: int, speed: float) -> str:
-    """What the data source needs to know. Replays that start together share `origin_us`, so they stay in step."""
+def spec(archive: Archive, origin_us: int, clock: Clock) -> str:
+    """What the data source needs to know. Replays that start together share origin and clock, so they stay in step."""
     return json.dumps({"folder": str(archive.folder), "origin_us": origin_us, "last_us": archive.last_us,
-                       "speed": speed})
+                       "clock": asdict(clock)})
 
 
 @dataclass
@@ -83,23 +85,25 @@ class Replay(DataSource):
 
 
 class ReplayReader(DataSourceStreamReader):
-    """Hands out tuples when their time has come: origin + elapsed time × speed."""
+    """Hands out tuples when their time has come by the clock."""
 
     def __init__(self, text: str, names: Sequence[str]) -> None:
         given = json.loads(text)
         self.folder = Path(given["folder"])
         self.names = list(names)
-        self.origin_us, self.last_us, self.speed = int(given["origin_us"]), int(given["last_us"]), float(given["speed"])
+        self.origin_us, self.last_us = int(given["origin_us"]), int(given["last_us"])
+        self.clock = Clock(**given["clock"])
         self.groups: list[tuple[str, int, int, int]] = json.loads((self.folder / "index.json").read_text())
-        self.begun: tuple[float, int] | None = None
+        self.begun = False
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {"at_us": self.origin_us - 1, "ended": False}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
-        if self.begun is None:
-            self.begun = (time.monotonic(), start["at_us"])
-        due = self.begun[1] + (time.monotonic() - self.begun[0]) * 1e6 * self.speed
+        if not self.begun:
+            self.clock.start(start["at_us"])
+            self.begun = True
+        due = self.clock.event_us(time.time())
         at = max(start["at_us"], int(min(due, self.last_us)))
         return {"at_us": at, "ended": at >= self.last_us}
 

@@ -74,6 +74,8 @@ def test_generated_streams_join_completely_and_are_counted(spark: Any, tmp_path:
     assert report["late_tuples"] == report["unknown_tuples"] == 0
     assert sum(host["tuples_per_s"] for host in report["hosts"]) == pytest.approx(100, rel=0.02)
     assert report["hosts"][0]["planned_tuples_per_s"] == pytest.approx(report["hosts"][0]["tuples_per_s"], rel=0.02)
+    assert 0 < report["latency_ms"]["p50"] <= report["latency_ms"]["max"] < 1000 * report["seconds"]
+    assert report["queries"][0]["latency_clock"] == "event time, played at 20× its speed"
     json.dumps(report)  # plain values
 
 

@@ -27,9 +27,10 @@ from nova.problem import Equal, Nodes, Problem, Query, Sources
 from nova.routing.flow import Flow, cells_for
 from nova.scenario.model import Columns
 from nova.spark import generator
+from nova.spark.clock import Clock
 from nova.spark.run.inputs import carried, normalised
 from nova.spark.run.job import Job
-from nova.spark.run.meter import Clock, Meter
+from nova.spark.run.meter import Meter
 from nova.spark.run.run import CONFIG
 from nova.spark.run.sinks import Files
 

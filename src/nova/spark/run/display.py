@@ -49,11 +49,10 @@ def _queries(run: Run) -> Table:
     for name in ("query", "in/s", "out/s", "results", "p50 ms", "p99 ms", "watermark", "late", "state"):
         table.add_column(name, justify="left" if name in ("query", "watermark") else "right")
     for one in run.running:
-        tuples, results = one.meter.rates()
-        told = one.meter.report(seconds)
-        latency = told["latency_ms"] or {}
+        now, told = one.meter.lately(), one.meter.report(seconds)
+        latency = now.latency_ms or {}
         table.add_row(
-            told["query"], f"{tuples:,.0f}", f"{results:,.0f}", f"{told['results']:,}",
+            told["query"], f"{now.tuples_per_s:,.0f}", f"{now.results_per_s:,.0f}", f"{told['results']:,}",
             *(f"{latency[p]:,.0f}" if latency else "–" for p in ("p50", "p99")),
             told["watermark"] or "–", f"{told['late_tuples']:,}", f"{told['state'].get('packets', 0):,} packets",
         )
@@ -62,13 +61,14 @@ def _queries(run: Run) -> Table:
 
 def _hosts(run: Run) -> Table:
     table = Table(title="hosts, tuples/s", title_justify="left")
-    for name in ("node", "now", "planned", "capacity", "used"):
+    for name in ("node", "now", "planned", "capacity", "used now", "planned"):
         table.add_column(name, justify="left" if name == "node" else "right")
-    hosts = sorted(run.hosts(), key=lambda h: -(h["utilisation"] or 0))
+    hosts = sorted(run.hosts(), key=lambda h: -(h["planned_utilisation"] or 0))
     for host in hosts[:HOSTS]:
-        used = "–" if host["utilisation"] is None else f"{host['utilisation']:.0%}"
-        table.add_row(host["node"], f"{host['tuples_per_s']:,.0f}", f"{host['planned_tuples_per_s']:,.0f}",
-                      f"{host['capacity']:,.0f}", used)
+        used = "–" if host["capacity"] <= 0 else f"{host['recent_tuples_per_s'] / host['capacity']:.0%}"
+        planned = "–" if host["planned_utilisation"] is None else f"{host['planned_utilisation']:.0%}"
+        table.add_row(host["node"], f"{host['recent_tuples_per_s']:,.0f}", f"{host['planned_tuples_per_s']:,.0f}",
+                      f"{host['capacity']:,.0f}", used, planned)
     if len(hosts) > HOSTS:
         table.caption = f"and {len(hosts) - HOSTS} more"
     return table

@@ -3,12 +3,14 @@
     run.json            what the run was started with
     plans/00000, …      the plans, in the order they came in; put there under their final name in one step
     jobs/<query>/       Spark's checkpoint, the schedule of plans, how far the windows have come
+    clock/              when the clock of a replay began, see `nova.spark.clock`
     results/            results, where they go to files
 """
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -44,6 +46,14 @@ class RunFolder:
 
     def job(self, query: str) -> Path:
         return self.path / "jobs" / query
+
+    def beginning(self) -> str:
+        """A new file for the moment at which the clock of this start of the run begins."""
+        folder = self.path / "clock"
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.iterdir():
+            old.unlink()
+        return str(folder / f"{time.time_ns()}.json")
 
     def open(self, digest: str, plan: Plan, problem: Problem) -> None:
         """Make the folder, or go on with it where the same scenario ran here before."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from nova.errors import Fault, InvalidInput
 from nova.scenario.model import Columns, StreamInput
-from nova.spark.run.meter import Clock
+from nova.spark.clock import Clock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,6 +53,7 @@ def open_inputs(spark: SparkSession, scenario: Scenario, folder: RunFolder, spee
                             for name in missing])
     replays: dict[str, tuple[DataFrame, float]] = {}
     inputs: dict[str, Input] = {}
+    beginning = folder.beginning()
     for row, name in enumerate(scenario.streams):
         given = scenario.streams[name].input
         if name not in used or given is None:
@@ -60,7 +61,7 @@ def open_inputs(spark: SparkSession, scenario: Scenario, folder: RunFolder, spee
         place = f"{scenario.path}: streams.{name}.input"
         at = replay_speed(given, speed, place)
         if given.format == "generator":
-            inputs[name] = _generated(spark, scenario, row, given, speed, place)
+            inputs[name] = _generated(spark, scenario, row, given, Clock(speed or 1.0, beginning), place)
         elif given.format == "mqtt":
             from nova.spark.mqtt import open_mqtt
 
@@ -71,7 +72,7 @@ def open_inputs(spark: SparkSession, scenario: Scenario, folder: RunFolder, spee
         else:
             frame = streamed(spark, given, scenario.path.parent, place)
             inputs[name] = Input(normalised(frame, given.columns, place), at_hand=given.format in FILES)
-    return inputs | _replayed(spark, replays, folder)
+    return inputs | _replayed(spark, replays, folder, beginning)
 
 
 def replay_speed(given: StreamInput, speed: float | None, place: str) -> float | None:
@@ -91,8 +92,11 @@ def replay_speed(given: StreamInput, speed: float | None, place: str) -> float |
     return value
 
 
-def _generated(spark: SparkSession, scenario: Scenario, row: int, given: StreamInput, speed: float | None,
+def _generated(spark: SparkSession, scenario: Scenario, row: int, given: StreamInput, clock: Clock,
                place: str) -> Input:
+    """Sources made up at their rates: live, or by `clock` where a start is given or time runs at another speed."""
+    import time
+
     from nova.spark import generator
 
     sources = scenario.problem.sources
@@ -101,19 +105,20 @@ def _generated(spark: SparkSession, scenario: Scenario, row: int, given: StreamI
     options = dict(given.options)
     start = options.pop("start_ms", None)
     pattern = generator.Pattern.of(options, place)
-    text = generator.spec(made, pattern, None if start is None else int(start), speed=speed or 1.0,
+    if start is None and clock.speed == 1.0:
+        clock = Clock()
+    elif start is None:
+        start = time.time() * 1000
+    text = generator.spec(made, pattern, None if start is None else int(start), clock=clock,
                           partitions=spark.sparkContext.defaultParallelism)
     spark.dataSource.register(generator.Generator)
     frame = spark.readStream.format("nova_generator").option("spec", text).load()
-    live = start is None and (speed is None or speed == 1.0)
-    return Input(normalised(frame, Columns(), place), Clock() if live else None)
+    return Input(normalised(frame, Columns(), place), clock)
 
 
 def _replayed(spark: SparkSession, replays: Mapping[str, tuple[DataFrame, float]],
-              folder: RunFolder) -> dict[str, Input]:
+              folder: RunFolder, beginning: str) -> dict[str, Input]:
     """Archives that are replayed together, on one clock that begins with the earliest of them."""
-    import time
-
     from nova.spark import replay
 
     if not replays:
@@ -123,10 +128,10 @@ def _replayed(spark: SparkSession, replays: Mapping[str, tuple[DataFrame, float]
     spark.dataSource.register(replay.Replay)
     opened = {}
     for name, (recording, speed) in replays.items():
-        archive = archives[name]
-        text = replay.spec(archive, origin, speed)
+        clock = Clock(speed, beginning)
+        text = replay.spec(archives[name], origin, clock)
         frame = spark.readStream.format("nova_replay").schema(recording.schema).option("spec", text).load()
-        opened[name] = Input(frame, Clock(origin, time.time(), speed))
+        opened[name] = Input(frame, clock)
     return opened
 
 

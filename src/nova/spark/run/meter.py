@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
 import numpy as np
 
-from nova.problem import Floats
+from nova.spark.clock import Clock
 
 RECENT_S = 5.0
 """Rates on the display look back this far."""
@@ -31,20 +31,6 @@ class Counts(Protocol):
     last_time: int | None
 
 
-@dataclass(frozen=True)
-class Clock:
-    """When an event should have reached us: the same moment for live data, a shifted and stretched one for replays."""
-
-    event_us: int = 0
-    wall_s: float = 0.0
-    speed: float = 1.0
-
-    def due_s(self, event_ms: Floats) -> Floats:
-        """Wall time (s since 1970) of event times (ms since 1970)."""
-        due: Floats = self.wall_s + (event_ms / 1000 - self.event_us / 1e6) / self.speed
-        return due
-
-
 @dataclass
 class Latencies:
     """Event-to-sink latencies in ms, as a histogram: memory does not grow with the run."""
@@ -60,6 +46,14 @@ class Latencies:
         for latency, count in zip(waited.tolist(), ages.values(), strict=True):
             self.counts[latency] += count
 
+    @staticmethod
+    def merged(parts: Iterable[Latencies]) -> Latencies:
+        """All of them together."""
+        whole = Latencies()
+        for part in parts:
+            whole.counts.update(part.counts)
+        return whole
+
     def percentiles(self) -> dict[str, float] | None:
         """Mean, median, 90th and 99th percentile and the largest; None before the first result."""
         if not self.counts:
@@ -70,6 +64,28 @@ class Latencies:
         at = {f"p{round(q * 100)}": float(values[min(int(np.searchsorted(upto, q)), len(values) - 1)])
               for q in (0.5, 0.9, 0.99)}
         return {"mean": float(values @ weights / weights.sum()), **at, "max": float(values[-1])}
+
+
+@dataclass(frozen=True)
+class Lately:
+    """What the last few seconds brought."""
+
+    tuples_per_s: float
+    results_per_s: float
+    latency_ms: dict[str, float] | None
+    copies: dict[int, float]
+    """Tuples that each node (row) was sent per second of event time."""
+
+
+@dataclass(frozen=True)
+class _Batch:
+    done_s: float
+    tuples: int
+    results: int
+    copies: Counter[int]
+    latencies: Latencies
+    last_time: int | None
+    """Latest event time (µs) of the run up to this batch."""
 
 
 @dataclass
@@ -94,7 +110,7 @@ class Meter:
     state: dict[str, int] = field(default_factory=dict)
     batch_ms: list[int] = field(default_factory=list)
     _open: dict[int, Counter[int]] = field(default_factory=dict)
-    _recent: deque[tuple[float, int, int, Counter[int]]] = field(default_factory=deque)
+    _recent: deque[_Batch] = field(default_factory=deque)
     _seen: int = -1
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -107,17 +123,21 @@ class Meter:
             self.copies.update(tally.copies)
             self.results.update(tally.results)
             results = sum(tally.results.values())
+            latencies = Latencies()
             if self.clock is not None:
-                self.latencies.add(tally.ages, done_s, self.clock)
+                latencies.add(tally.ages, done_s, self.clock)
+                self.latencies.counts.update(latencies.counts)
             if results and self.first_result_s is None:
                 self.first_result_s = done_s - self.started_s
             if tally.first_time is not None and tally.last_time is not None:
-                self.first_time = min(tally.first_time, self.first_time or tally.first_time)
-                self.last_time = max(tally.last_time, self.last_time or tally.last_time)
+                known = self.first_time is not None and self.last_time is not None
+                self.first_time = min(tally.first_time, self.first_time or 0) if known else tally.first_time
+                self.last_time = max(tally.last_time, self.last_time or 0) if known else tally.last_time
             self._open[number] = tally.buckets
-            self._recent.append((done_s, sum(tally.tuples.values()), results, tally.copies))
-            while self._recent and self._recent[0][0] < done_s - RECENT_S:
-                self._recent.popleft()
+            self._recent.append(_Batch(done_s, sum(tally.tuples.values()), results, tally.copies, latencies,
+                                       self.last_time))
+            while len(self._recent) > 2 and self._recent[1].done_s < done_s - RECENT_S:
+                self._recent.popleft()  # the oldest that stays says when the others began
 
     def progress(self, report: Mapping[str, Any]) -> None:
         """Take in Spark's own report of a batch: its watermark tells which tuples were late."""
@@ -128,8 +148,8 @@ class Meter:
             self._seen = number
             moment = report.get("eventTime", {}).get("watermark")
             if moment is not None:
-                self.watermark = moment
                 behind = datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp() * 1e6
+                self.watermark = moment if behind > 0 else None  # 1970: there is none before the second batch
                 self.late += sum(n for end, n in self._open.pop(number, Counter()).items() if end <= behind)
             self._open = {n: buckets for n, buckets in self._open.items() if n > number}
             operators = report.get("stateOperators", [])
@@ -140,13 +160,26 @@ class Meter:
             if report.get("numInputRows"):
                 self.batch_ms.append(int(report["durationMs"]["triggerExecution"]))
 
-    def rates(self, now_s: float | None = None) -> tuple[float, float]:
-        """Tuples in and results out per second, over the last seconds."""
+    def lately(self, now_s: float | None = None) -> Lately:
+        """The last few seconds. Rates are per second of the day; what hosts get is per second of event time, as in
+        plans."""
         with self._lock:
             if not self._recent:
-                return 0.0, 0.0
-            span = max((now_s or time.time()) - max(self._recent[0][0] - 1.0, self.started_s), 1e-3)
-            return sum(r[1] for r in self._recent) / span, sum(r[2] for r in self._recent) / span
+                return Lately(0.0, 0.0, None, {})
+            alone = len(self._recent) == 1
+            counted = list(self._recent) if alone else list(self._recent)[1:]
+            began = self.started_s if alone else self._recent[0].done_s
+            since = self.first_time if alone else self._recent[0].last_time
+            span = max((now_s or time.time()) - began, 1e-3)
+            event_s = ((self.last_time or 0) - (since or 0)) / 1e6
+            copies: Counter[int] = Counter()
+            for batch in counted:
+                copies.update(batch.copies)
+            return Lately(
+                sum(b.tuples for b in counted) / span, sum(b.results for b in counted) / span,
+                Latencies.merged(b.latencies for b in counted).percentiles(),
+                {node: count / event_s for node, count in copies.items()} if event_s > 0 else {},
+            )
 
     @property
     def event_s(self) -> float:
@@ -167,6 +200,7 @@ class Meter:
                 "results": results,
                 "results_per_s": results / seconds,
                 "latency_ms": self.latencies.percentiles(),
+                "latency_clock": None if self.clock is None else self.clock.told(),
                 "first_result_s": self.first_result_s,
                 "late_tuples": self.late,
                 "unknown_tuples": self.strangers,

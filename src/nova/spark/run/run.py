@@ -121,7 +121,7 @@ class Run:
         per_s = float(self.problem.sources.rate[sources].sum())
         partitions = int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2)
         flow = replace(flow, cells=cells_for(per_s * flow.bucket_us / 1e6, partitions))
-        clock = left.clock if left.clock is not None and right.clock is not None else None
+        clock = left.clock if left.clock == right.clock else None
         meter = Meter(query.id, clock, self.began)
         s = self.settings
         sink = open_sink(s.format, s.target, s.options, flow, self.folder.path)
@@ -205,6 +205,7 @@ class Run:
             "tuples_per_s": sum(q["tuples_per_s"] for q in queries),
             "results_per_s": sum(q["results_per_s"] for q in queries),
             "latency_ms": latency[0] if len(latency) == 1 else None,
+            "watermark": min((q["watermark"] for q in queries if q["watermark"]), default=None),
             "late_tuples": sum(q["late_tuples"] for q in queries),
             "unknown_tuples": sum(q["unknown_tuples"] for q in queries),
             "queries": queries,
@@ -218,24 +219,29 @@ class Run:
         """Per host: what it was charged, what the plan says, and its capacity, in tuples per second of event time."""
         problem, nodes = self.problem, len(self.problem.nodes)
         planned = node_loads(self.plan.joins, self.plan.replicas, nodes)
-        copies, results, expected = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
+        copies, recent, results, expected = (np.zeros(nodes) for _ in range(4))
         for one in self.running:
+            for node, rate in one.meter.lately().copies.items():
+                recent[node] += rate
             for node, count in one.meter.copies.items():
                 copies[node] += count / max(one.meter.event_s, 1e-3)
             for node, count in one.meter.results.items():
                 results[node] += count
             expected += planned_copies(problem, one.job.schedule.timeline().epochs[0].routes)
         # The plan charges a tuple once per sub-join; the job sends it once per meeting. Their ratio is the plan's.
-        charged = copies * np.divide(planned, expected, out=np.ones(nodes), where=expected > 0)
+        charge = np.divide(planned, expected, out=np.ones(nodes), where=expected > 0)
+        charged, recent = copies * charge, recent * charge
         capacity = problem.nodes.capacity
         rows = np.flatnonzero((copies > 0) | (planned > 0))
         return [
             {
                 "node": problem.nodes.ids[int(i)].as_py(),
                 "tuples_per_s": charged[i],
+                "recent_tuples_per_s": recent[i],
                 "planned_tuples_per_s": planned[i],
                 "capacity": capacity[i],
                 "utilisation": charged[i] / capacity[i] if capacity[i] > 0 else None,
+                "planned_utilisation": planned[i] / capacity[i] if capacity[i] > 0 else None,
                 "results": int(results[i]),
             }
             for i in rows

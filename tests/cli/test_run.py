@@ -1,0 +1,54 @@
+"""`nova run` as somebody types it: a process of its own, with its own Spark."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders import SMALL, write_scenario
+
+pytestmark = pytest.mark.spark
+START_MS = 1_700_000_000_000
+
+
+def nova(*arguments: object) -> subprocess.CompletedProcess[str]:
+    code = "from nova.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=240, check=False)
+
+
+def generated(folder: Path, seconds: int) -> Path:
+    """SMALL with made-up sensors at 25 tuples/s each."""
+    options = {"seed": 3, "length": f"{seconds}s", "start_ms": START_MS}
+    streams = {name: {**stream, "input": {"format": "generator", "options": options}}
+               for name, stream in SMALL["streams"].items()}
+    return write_scenario(folder, {**SMALL, "streams": streams})
+
+
+def reported(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def test_a_run_to_the_end_of_its_input_tells_everything(tmp_path: Path) -> None:
+    scenario = generated(tmp_path / "s", 6)
+    report = reported(nova("run", scenario, "-o", tmp_path / "run", "--until-end", "--speed", 3, "--json"))
+    assert report["tuples"] == 600
+    assert report["results"] == 2 * 6 * 25 * 25  # two regions, six windows, all pairs
+    assert report["seconds"] >= 2  # 6 s at three times their speed
+    assert 0 < report["latency_ms"]["p50"] <= report["latency_ms"]["p99"] < 1000 * report["seconds"]
+    assert report["queries"][0]["latency_clock"] == "event time, played at 3× its speed"
+    assert (report["watermark"] or "2023-11-14T22:13:").startswith("2023-11-14T22:13:")  # none in a single batch
+    assert report["late_tuples"] == report["unknown_tuples"] == 0
+    for host in report["hosts"]:
+        assert host["tuples_per_s"] == pytest.approx(host["planned_tuples_per_s"], rel=0.05)
+        assert host["utilisation"] == pytest.approx(host["planned_utilisation"], rel=0.05)
+        assert host["utilisation"] <= 1.05
+    files = list((tmp_path / "run" / "results").glob("*.parquet"))
+    assert files
