@@ -52,3 +52,24 @@ def test_a_run_to_the_end_of_its_input_tells_everything(tmp_path: Path) -> None:
         assert host["utilisation"] <= 1.05
     files = list((tmp_path / "run" / "results").glob("*.parquet"))
     assert files
+
+
+def test_overload_is_visible_with_emulated_hosts(tmp_path: Path) -> None:
+    """Two joins of 50 tuples/s each: the sink, which can take 20, falls behind; Nova's hosts do not."""
+    scenario = generated(tmp_path / "s", 10)
+    told = {}
+    for approach in ("sink", "nova"):
+        report = reported(nova("run", scenario, "-o", tmp_path / approach, "--approach", approach, "--until-end",
+                               "--speed", 10, "--emulate", "--json"))
+        assert report["results"] == 2 * 10 * 25 * 25  # complete all the same
+        told[approach] = report["emulation"]
+    assert told["sink"]["tuples"]["backlog"] == pytest.approx(80 * 10, rel=0.05)
+    assert told["sink"]["throughput"]["tuples_per_s"] == pytest.approx(20, rel=0.05)
+    assert told["nova"]["tuples"]["backlog"] < 50
+    assert told["nova"]["throughput"]["tuples_per_s"] == pytest.approx(100, rel=0.05)
+    for emulated in told.values():
+        for name in ("tuples_per_s", "results_per_s"):
+            assert emulated["throughput"][name] == pytest.approx(emulated["predicted"]["throughput"][name], rel=0.1)
+        for kind in ("tuple", "result"):
+            mine, theirs = (of["latency_ms"][kind]["p50"] for of in (emulated, emulated["predicted"]))
+            assert mine == pytest.approx(theirs, rel=0.1, abs=5)

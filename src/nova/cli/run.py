@@ -35,6 +35,9 @@ def command(
                            help="Where results go: parquet, json or a folder after a colon; console; "
                                 "mqtt://host:1883/topic; any format that Spark writes."),
     to_option: list[str] = typer.Option([], "--to-option", metavar="NAME=VALUE", help="Options of the sink format."),
+    approach: str = typer.Option("nova", help="Who plans where no plan is given: nova, or a baseline such as sink."),
+    emulate: bool = typer.Option(False, "--emulate", help="Follow all tuples through hosts of the scenario's capacity "
+                                 "and links of its latency; the report compares with the simulation."),
     replan: Path | None = typer.Option(None, metavar="PLAN",
                                        help="Hand this new plan to the run in the folder of -o, and return."),
     master: str | None = typer.Option(None, help="Address of a Spark cluster; without one, this machine."),
@@ -46,12 +49,15 @@ def command(
     Without --duration or --until-end it runs until Ctrl-C. A run that was stopped or killed continues where it was
     when it is started again with the same folder; no result is lost or doubled.
 
+    With --emulate the report says what hosts of the scenario's capacities would make of it: latency, throughput and
+    backlog, beside what `nova simulate` predicts. Results stay complete.
+
     Example: `nova run demo/scenario.yaml --plan demo/plan -o demo/run --duration 30s`
     """
     if replan is not None:
         _hand_in(scenario, replan, out, as_json)
         return
-    loaded, chosen = _open(scenario, plan, out)
+    loaded, chosen = _open(scenario, plan, out, approach)
     from nova.spark.run.run import Run, Settings
     from nova.spark.session import session
 
@@ -59,7 +65,7 @@ def command(
     settings = Settings(
         folder=out, until_end=until_end, duration_s=None if duration is None else _ms(duration, "--duration") / 1000,
         every_ms=round(_ms(every, "--every")), lateness_ms=round(_ms(lateness, "--lateness")), format=sink,
-        target=target, options=dict(_pair(option) for option in to_option), speed=speed,
+        target=target, options=dict(_pair(option) for option in to_option), speed=speed, emulate=emulate,
     )
     if fresh:
         _forget(out)
@@ -82,7 +88,7 @@ def command(
     warn([f"a plan was not taken up: {told}" for told in report["rejected_plans"]])
 
 
-def _open(scenario: Path, folder: Path | None, out: Path) -> tuple[Scenario, Plan]:
+def _open(scenario: Path, folder: Path | None, out: Path, approach: str) -> tuple[Scenario, Plan]:
     """The scenario and its plan: the one named, the one of the run that is continued, or a new one."""
     from nova.cli.opening import open_plan
 
@@ -95,12 +101,23 @@ def _open(scenario: Path, folder: Path | None, out: Path) -> tuple[Scenario, Pla
     from nova.scenario import load
 
     with progress("planning"):
-        from nova.optimizer import optimize
-
         loaded = load(scenario)
-        planned = optimize(loaded.problem, loaded.options)
+        planned = planned_by(approach, loaded)
     warn(loaded.warnings)
     return loaded, planned
+
+
+def planned_by(approach: str, scenario: Scenario) -> Plan:
+    """The scenario's plan by Nova or by a baseline, which may overload nodes."""
+    if approach == "nova":
+        from nova.optimizer import optimize
+
+        return optimize(scenario.problem, scenario.options)
+    from nova.report.approaches import check_names, embedded, run
+
+    check_names([approach])
+    problem, space = embedded(scenario.problem, scenario.options)
+    return run(approach, problem, space, scenario.options)[0].plan
 
 
 def _hand_in(scenario: Path, folder: Path, out: Path, as_json: bool) -> None:
@@ -166,7 +183,20 @@ def _print(report: dict[str, Any]) -> None:
          _percent(h["planned_utilisation"]), h["results"])
         for h in report["hosts"]
     ])
+    if report["emulation"] is not None:
+        _print_emulation(report["emulation"])
     typer.echo(f"results and checkpoint are in {report['folder']}")
+
+
+def _print_emulation(told: dict[str, Any]) -> None:
+    table(f"Emulated hosts and links over {told['duration_s']:.0f} s, and what the simulation predicts",
+          ["", "emulated", "predicted"],
+          [(row["figure"], row["emulated"], row["predicted"]) for row in told["compared"]])
+    predicted = {node["node"]: node for node in told["predicted"]["nodes"]}
+    table("Emulated hosts", ["node", "offered %", "predicted %", "queue at the end", "predicted", "longest queue"], [
+        (n["node"], 100 * n["offered"], _percent(predicted.get(n["node"], {}).get("offered")), n["backlog"],
+         predicted.get(n["node"], {}).get("backlog"), n["peak_backlog"]) for n in told["nodes"]
+    ])
 
 
 

@@ -61,14 +61,17 @@ def _queries(run: Run) -> Table:
 
 def _hosts(run: Run) -> Table:
     table = Table(title="hosts, tuples/s", title_justify="left")
-    for name in ("node", "now", "planned", "capacity", "used now", "planned"):
+    waiting = None if run.emulation is None else run.emulation.backlog()
+    queue = [] if waiting is None else ["queue"]
+    for name in ("node", "now", "planned", "capacity", "used now", "planned", *queue):
         table.add_column(name, justify="left" if name == "node" else "right")
     hosts = sorted(run.hosts(), key=lambda h: -(h["planned_utilisation"] or 0))
     for host in hosts[:HOSTS]:
         used = "–" if host["capacity"] <= 0 else f"{host['recent_tuples_per_s'] / host['capacity']:.0%}"
         planned = "–" if host["planned_utilisation"] is None else f"{host['planned_utilisation']:.0%}"
         table.add_row(host["node"], f"{host['recent_tuples_per_s']:,.0f}", f"{host['planned_tuples_per_s']:,.0f}",
-                      f"{host['capacity']:,.0f}", used, planned)
+                      f"{host['capacity']:,.0f}", used, planned,
+                      *([] if waiting is None else [f"{waiting.get(host['row'], 0):,}"]))
     if len(hosts) > HOSTS:
         table.caption = f"and {len(hosts) - HOSTS} more"
     return table

@@ -66,6 +66,8 @@ class Job:
     """Plans to take up, given the names of those already taken up."""
     after: Callable[[int, Tally, float], None] = field(default=lambda batch, tally, seconds: None)  # noqa: ARG005
     """Called after each batch with its counts and the time its results were out (s since 1970)."""
+    watched: bool = False
+    """Whether tasks tell of every tuple and of some results, for the emulation."""
     till: Till = field(init=False)
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _closing: bool = False
@@ -93,7 +95,7 @@ class Job:
         """Start to read, join and write. `once`: stop at the end of what is there now."""
         pairs = join_packets(self.route(left, "left"), self.route(right, "right"), self.lateness_ms, self.flow)
         names = Names(self.problem.sources.ids, self.problem.nodes.ids)
-        matcher = Matcher(self.flow, str(self.schedule.folder), names, self.till)
+        matcher = Matcher(self.flow, str(self.schedule.folder), names, self.till, self.watched)
         writer = (
             self.sink.attach(pairs, matcher)
             .writeStream.queryName(self.flow.query)
@@ -109,7 +111,7 @@ class Job:
         query = self.problem.queries[self.query]
         rows = self.problem.sources_of(query.left if side == "left" else query.right)
         ids = self.problem.sources.ids.take(pa.array(rows))
-        router = Router(self.flow, side, str(self.schedule.folder), ids, rows, self.till, per_node)
+        router = Router(self.flow, side, str(self.schedule.folder), ids, rows, self.till, per_node, self.watched)
         return frame.mapInArrow(router, PACKET)
 
     def step(self, frame: DataFrame, batch: int) -> None:

@@ -20,12 +20,14 @@ from nova.problem import Floats, Problem
 from nova.routing import Routes
 from nova.routing.flow import Flow, cells_for
 from nova.scenario import Scenario
+from nova.spark.run.emulate import Emulation, Epochs
 from nova.spark.run.folder import RunFolder
 from nova.spark.run.inputs import Input, agree, at_end, carried, open_inputs
 from nova.spark.run.job import Job, NewPlan, routes_of
 from nova.spark.run.listener import Listener
 from nova.spark.run.meter import Meter
 from nova.spark.run.sinks import open_sink
+from nova.spark.run.tally import Tally
 from nova.virtual.resolve import resolve
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ class Settings:
     options: dict[str, str] = field(default_factory=dict)
     speed: float | None = None
     """Replay files at this multiple of the speed they were recorded at."""
+    emulate: bool = False
+    """Follow all tuples through hosts and links of the scenario's size; see `nova.spark.run.emulate`."""
 
 
 @dataclass
@@ -95,6 +99,9 @@ class Run:
         self.began = time.time()
         self.stopped = threading.Event()
         self._listener = Listener(self._note)
+        longest_s = max(query.window_ms for query in scenario.problem.queries) / 1000
+        self.emulation = None if not settings.emulate else Emulation(
+            scenario.problem, self._read_plan, settings.lateness_ms / 1000 + longest_s)
 
     @property
     def problem(self) -> Problem:
@@ -123,15 +130,26 @@ class Run:
         flow = replace(flow, cells=cells_for(per_s * flow.bucket_us / 1e6, partitions))
         clock = left.clock if left.clock == right.clock else None
         meter = Meter(query.id, clock, self.began)
+
+        def after(batch: int, tally: Tally, done_s: float) -> None:
+            meter.batch(batch, tally, done_s)
+            if self.emulation is not None:
+                epochs = job.schedule.entries()
+                self.emulation.batch(number, tally, Epochs(tuple(e.first_window for e in epochs),
+                                                           tuple(e.plan for e in epochs)))
+
         s = self.settings
         sink = open_sink(s.format, s.target, s.options, flow, self.folder.path)
         job = Job(self.spark, self.problem, number, flow, sink, self.folder.job(query.id), s.lateness_ms,
-                  lambda known: self._new_plans(known, number), meter.batch)
+                  lambda known: self._new_plans(known, number), after, watched=s.emulate)
         self.folder.remember(query.id, flow, s.lateness_ms)
         job.begin(self.folder.FIRST, self.plan)
         once = s.until_end and left.at_hand and right.at_hand
         started = job.start(sides.left, sides.right, once=once, every_ms=s.every_ms)
         return Running(meter, job, started)
+
+    def _read_plan(self, name: str) -> Plan:
+        return plans.read(self.folder.plan(name), self.problem, resolve(self.problem))
 
     def _new_plans(self, known: list[str], query: int) -> list[NewPlan]:
         """Plans handed in since, in order. One that does not fit the scenario is set aside and told about."""
@@ -140,7 +158,7 @@ class Run:
             if name in known or name <= known[-1]:
                 continue
             try:
-                plan = plans.read(self.folder.plan(name), self.problem, resolve(self.problem))
+                plan = self._read_plan(name)
             except NovaError as error:
                 self.rejected.append(f"{name}: {error}")
                 continue
@@ -189,6 +207,8 @@ class Run:
             for report in one.query.recentProgress:  # the listener may lag behind
                 one.note(json.loads(report.json))
         self.spark.streams.removeListener(self._listener)
+        if self.emulation is not None:
+            self.emulation.finish()
 
     def report(self) -> dict[str, Any]:
         """What the run did, as plain values."""
@@ -213,6 +233,7 @@ class Run:
             "epochs": {one.meter.query: [entry.__dict__ for entry in one.job.schedule.entries()]
                        for one in self.running},
             "rejected_plans": self.rejected,
+            "emulation": None if self.emulation is None else self.emulation.compared(self.plan),
         }
 
     def hosts(self) -> list[dict[str, Any]]:
@@ -236,6 +257,7 @@ class Run:
         return [
             {
                 "node": problem.nodes.ids[int(i)].as_py(),
+                "row": int(i),
                 "tuples_per_s": charged[i],
                 "recent_tuples_per_s": recent[i],
                 "planned_tuples_per_s": planned[i],

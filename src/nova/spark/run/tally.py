@@ -11,8 +11,37 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.accumulators import AccumulatorParam
 
+from nova.problem import Floats, Ints
+from nova.routing.position import Longs
+from nova.routing.routes import SideName
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Tuples of one side of a batch."""
+
+    side: SideName
+    source: Ints
+    """Rows in the source table."""
+    time: Longs
+    """Event times in µs since 1970."""
+    share: Floats
+    """Place of each tuple in its stream, in [0, 1)."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some of the results of a task, each standing for `weight` of them."""
+
+    left_source: list[str]
+    right_source: list[str]
+    left_time: Longs
+    right_time: Longs
+    node: Ints
+    weight: float
 
 
 @dataclass
@@ -37,6 +66,10 @@ class Tally:
     """Latest event time seen (µs)."""
     first_time: int | None = None
     """Earliest event time seen (µs)."""
+    arrived: list[Arrived] = field(default_factory=list)
+    """All tuples, only where hosts are emulated."""
+    sampled: list[Sample] = field(default_factory=list)
+    """Some of the results, likewise."""
 
     def add(self, other: Tally) -> None:
         """Take in another tally."""
@@ -44,6 +77,8 @@ class Tally:
             mine, theirs = getattr(self, each.name), getattr(other, each.name)
             if isinstance(mine, Counter):
                 mine.update(theirs)
+            elif isinstance(mine, list):
+                mine.extend(theirs)
             elif theirs is not None:
                 better = min if each.name == "first_time" else max
                 setattr(self, each.name, theirs if mine is None else better(mine, theirs))

@@ -12,15 +12,18 @@ import pyarrow.compute as pc
 
 from nova.routing.flow import Flow, without_null_keys
 from nova.routing.packets import MOMENT, Names, pack, results, route
+from nova.routing.position import tuple_share
 from nova.routing.routes import SideName
 from nova.routing.xxh64 import hash_strings
 from nova.spark.run.schedule import Schedule
-from nova.spark.run.tally import Tally, Till
+from nova.spark.run.tally import Arrived, Sample, Tally, Till
 
 PACKET = "node int, cell bigint, bucket_end timestamp, tuples int, packet binary"
 """Columns of packets in Spark."""
 PACKET_SCHEMA = pa.schema([("node", pa.int32()), ("cell", pa.int64()), ("bucket_end", MOMENT), ("tuples", pa.int32()),
                            ("packet", pa.binary())])
+SAMPLED = 1000
+"""Results of one record batch that the emulation follows at most."""
 MOST_BYTES = 32 * 2**20
 """Packets that are unpacked at once."""
 
@@ -39,6 +42,8 @@ class Router:
     """Their rows in the source table."""
     till: Till
     per_node: bool = False
+    watched: bool = False
+    """Tell of every tuple, for the emulation."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         timeline = Schedule(self.schedule).timeline()
@@ -66,6 +71,10 @@ class Router:
             part = Tally(first_time=span["min"], last_time=span["max"], last_window=span["max"] // self.flow.window_us)
             part.copies = _count(routed.node)
             part.buckets = Counter(dict(zip(*_sums(ends, packets.tuples), strict=True)))
+            if self.watched:
+                time = numbered.column("time").cast(pa.int64()).to_numpy(zero_copy_only=False)
+                part.arrived.append(Arrived(self.side, source, time, tuple_share(hashes[source], time,
+                                                                                 numbered.column("value"))))
             tally.add(part)
             if len(packets):
                 yield pa.record_batch(
@@ -84,6 +93,8 @@ class Matcher:
     schedule: str
     names: Names
     till: Till
+    watched: bool = False
+    """Tell of some of the results, for the emulation."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         timeline = Schedule(self.schedule).timeline()
@@ -93,6 +104,8 @@ class Matcher:
                 for joined in results(self.flow, timeline, self.names, part.column("left_packet"),
                                       part.column("right_packet")):
                     _note(joined, self.names, tally)
+                    if self.watched:
+                        tally.sampled.append(sample(joined, self.names))
                     yield joined
         self.till.put(tally)
 
@@ -116,6 +129,16 @@ def _note(joined: pa.RecordBatch, names: Names, tally: Tally) -> None:
     left, right = (joined.column(f"{side}_time").cast(pa.int64()).to_numpy() for side in ("left", "right"))
     tally.results.update(_count(hosts))
     tally.ages.update(_count(np.maximum(left, right) // 1000))
+
+
+def sample(joined: pa.RecordBatch, names: Names) -> Sample:
+    """Results at equal distances, so that every host and window has its share."""
+    step = -(-joined.num_rows // SAMPLED)
+    some = joined.take(pa.array(np.arange(step // 2, joined.num_rows, step)))
+    left, right = (some.column(f"{side}_time").cast(pa.int64()).to_numpy() for side in ("left", "right"))
+    hosts = pc.index_in(some.column("node"), value_set=names.nodes).to_numpy(zero_copy_only=False)
+    return Sample(some.column("left_source").to_pylist(), some.column("right_source").to_pylist(), left, right,
+                  hosts.astype(np.int32), joined.num_rows / some.num_rows)
 
 
 def _count(values: np.ndarray) -> Counter[int]:
