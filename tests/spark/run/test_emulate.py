@@ -104,14 +104,15 @@ def test_emulation_and_simulation_agree(approach: str, near: float) -> None:
 
 def test_a_sink_based_plan_builds_backlog_and_novas_does_not() -> None:
     tight = WORK.problem()
-    problem = replace(tight, nodes=replace(tight.nodes, capacity=2 * tight.nodes.capacity))
+    workers = tight.nodes.capacity > 50  # the others are too slow to get a window's tuples at once
+    problem = replace(tight, nodes=replace(tight.nodes, capacity=2 * tight.nodes.capacity, hosts=workers))
     sink, nova = (emulated(problem, plan_of(problem, name), 40.0, 1.0).report() for name in ("sink", "nova"))
     assert sink["tuples"]["backlog"] == pytest.approx((400 - 10) * 40, rel=0.05)  # all but what the sink can serve
     course = [point["backlog"] for point in sink["course"]]
     assert all(a <= b for a, b in pairwise(course))
     assert len(course) > 10
     bounded = [point["backlog"] for point in nova["course"]]
-    assert max(bounded) < 100  # a quarter of a second
+    assert max(bounded) < 400  # a second's tuples: hosts get whole windows at once
     assert max(bounded[20:]) < 1.5 * max(bounded[:20])
     assert nova["latency_ms"]["tuple"]["p99"] < sink["latency_ms"]["tuple"]["p50"] / 10
     assert max(node["offered"] for node in nova["nodes"]) <= 1.05
