@@ -96,11 +96,60 @@ def test_window_slices_fit_whenever_the_sum_fits(load):
     assert plan.summary["overloaded_nodes"] == 0
 
 
-def test_long_windows_are_cut_into_grids_by_auto():
+def with_window(problem, window_ms):
+    return replace(problem, queries=(replace(problem.queries[0], window_ms=window_ms),))
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_auto_slices_only_short_windows_while_grids_fit(dense, monkeypatch):
+    """Slices make results late by whole windows, so they are for windows that last no time."""
+    if not dense:
+        monkeypatch.setattr(assigning, "DENSE", 0)
     problem = draw(200, seed=1, load=0.5)
-    long = replace(problem, queries=(replace(problem.queries[0], window_ms=3_600_000.0),))
-    assert (optimize(problem).replicas.slice_to < 1).any()
-    assert (optimize(long).replicas.slice_to == 1).all()
+    second, instant = (optimize(with_window(problem, ms)).replicas for ms in (1000.0, 1.0))
+    assert (second.slice_to - second.slice_from == 1).all()
+    assert (instant.slice_to - instant.slice_from < 1).any()
+
+
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("load", [0.85, 0.95])
+def test_auto_slices_rather_than_refuse(load, dense, monkeypatch):
+    if not dense:
+        monkeypatch.setattr(assigning, "DENSE", 0)
+    problem = draw(300, seed=2, load=load)
+    with pytest.raises(Infeasible):
+        optimize(problem, Options(partition="grid"))
+    replicas = optimize(problem).replicas
+    assert (replicas.slice_to - replicas.slice_from < 1).any()
+
+
+def test_auto_never_slices_windows_of_an_hour():
+    """Their host would drown in one window and then wait for hours."""
+    problem = draw(300, seed=2, load=0.95)
+    with pytest.raises(Infeasible):
+        optimize(with_window(problem, 3_600_000.0))
+
+
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("partition", ["auto", "grid", "window"])
+@pytest.mark.parametrize("most", [1, 2, 4])
+def test_no_sub_join_has_more_replicas_than_wished(partition, most, dense, monkeypatch):
+    if not dense:
+        monkeypatch.setattr(assigning, "DENSE", 0)
+    plan = optimize(draw(300, seed=2), Options(partition=partition, max_replicas=most))
+    assert np.bincount(plan.replicas.join).max() <= most
+    assert plan.summary["overloaded_nodes"] == 0
+
+
+def test_a_limit_that_does_not_bind_changes_nothing():
+    problem = draw(300, seed=2)
+    free, limited = (optimize(problem, Options(partition="window", max_replicas=m)) for m in (None, 100))
+    assert same(free.replicas, limited.replicas)
+
+
+def test_no_slice_is_too_thin_to_see_a_window():
+    replicas = optimize(draw(6000, seed=1, load=0.9), Options(partition="window")).replicas
+    assert (replicas.slice_to - replicas.slice_from).min() >= 1e-7
 
 
 def test_stages_are_observed_in_order():

@@ -1,11 +1,13 @@
-"""The host index while it changes: inserts, deletes, and what the search finds in between."""
+"""The host index: what its searches find, also while hosts come and go."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from nova.physical.index import build, cheapest
+from nova.physical.index import build, cheapest, nearest
 
 WEIGHTS = np.array([1.0, 1.0, 2.0])
 
@@ -33,3 +35,24 @@ def test_inserts_and_deletes_are_seen_by_the_search(d):
         expected = WEIGHTS @ np.array(legs)
         assert cost == pytest.approx(expected.min())
         assert index.node[slot] == rows[expected.argmin()]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.floats(0, 12))
+@settings(deadline=None, max_examples=50)
+def test_nearest_are_the_cheapest_of_all_hosts_with_room(seed, wanted, need):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 300))
+    points, heights = rng.integers(0, 6, (n, 2)).astype(float), rng.integers(0, 3, n).astype(float)  # many ties
+    index = build(np.arange(n, dtype=np.int32), points, heights, rng.uniform(0, 10, n))
+    left, right, sink = rng.integers(0, 6, (3, 2)).astype(float)
+    weights = WEIGHTS
+    slots, costs = np.full(wanted, -1), np.empty(wanted)
+    found = nearest(left, right, sink, weights, need, np.inf, index.tree, slots, costs)
+    ways = [np.linalg.norm(index.points - end, axis=1) for end in (left, right, sink)]
+    cost = weights @ np.array(ways) + weights.sum() * index.heights
+    fit = np.flatnonzero(index.free >= need)
+    expected = fit[np.lexsort((fit, np.round(cost[fit], 9)))][:wanted]
+    assert found == len(expected)
+    np.testing.assert_allclose(costs[:found], cost[expected])
+    assert (index.free[slots[:found]] >= need).all()
+    assert len(set(slots[:found].tolist())) == found

@@ -95,11 +95,13 @@ def _print(estimated: Metrics, measured: Metrics | None, over: list[dict[str, An
     table("Load and traffic", ["", "value"], [
         ["sub-joins", estimated.sub_joins],
         ["replicas", estimated.replicas],
+        ["replicas of a sub-join, most", estimated.replicas_max],
         ["hosts used", estimated.hosts],
         ["overloaded nodes", estimated.overloaded],
         ["overloaded, of hosts", f"{estimated.overloaded_percent:.1f} %"],
         ["utilisation, mean over hosts", _percent(estimated.utilisation_mean)],
         ["utilisation, most", _percent(estimated.utilisation_max)],
+        ["all rates may grow by", _percent(max(0.0, 1 / max(estimated.utilisation_max, 1e-9) - 1))],
         ["tuples/s into hosts", estimated.tuples_in],
         ["tuples/s over the network", estimated.tuples_network],
     ])

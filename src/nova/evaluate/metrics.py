@@ -245,6 +245,8 @@ class Metrics:
     approach: str
     sub_joins: int
     replicas: int
+    replicas_max: int
+    """Most replicas of one sub-join."""
     hosts: int
     """Nodes that run at least one replica."""
     latency_mean_ms: float
@@ -331,6 +333,7 @@ def evaluate(
         approach=plan.approach,
         sub_joins=len(joins),
         replicas=len(boxes),
+        replicas_max=int(np.bincount(boxes.join).max(initial=0)),
         hosts=len(busy),
         latency_mean_ms=mean,
         latency_p90_ms=p90,

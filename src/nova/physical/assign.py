@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from nova.options import LEGS, Options
 from nova.physical import partition
 from nova.physical.costs import Legs, weighted
 from nova.physical.fill import Demand, Placed, fill, fill_exactly
-from nova.physical.index import HostIndex, build
+from nova.physical.index import HostIndex, build, nearest, raise_free, set_free
 from nova.physical.local import improve, place_whole
 from nova.physical.transport import transport
 from nova.plan import Replicas
@@ -22,15 +23,20 @@ from nova.virtual.resolve import SubJoins
 
 DENSE = 2_000_000
 """Sub-joins × hosts up to which every pair is priced and the optimum sought; beyond, hosts are filled by cells."""
-LONGEST_SLICED_WINDOW_MS = 60_000.0
-"""`auto` slices windows up to this length. A slice gets whole windows at once; a longer one would make its host wait
-and then drown, so those joins are cut into grids instead."""
+SHORT_WINDOW_MS = 10.0
+"""`auto` slices windows up to this length at once. A host that takes the share f of a sub-join's windows gets one whole
+window and then has time for 1/f of them: its results are late by about (1/f − 1) windows, which is nothing here."""
+LONG_WINDOW_MS = 60_000.0
+"""`auto` slices windows up to this length where nothing else fits. Longer ones would drown their host and then leave it
+waiting; those joins are cut into grids or not placed."""
 UNLIMITED = 1e15
 """Stands for infinite room in tuples/s: arithmetic stays exact enough, and nothing real comes near it."""
 PER_REPLICA = 0.01
 """Share of its cost that a cut must save per replica it makes: replicas are not free to run."""
 NEAR = 64
 """Hosts looked at for a cut that is not forced."""
+FAR = (64, 1024)
+"""Hosts looked at, in turn, for a cut that is forced where not all pairs are priced."""
 MARGIN = 1e-11
 """Relative room left unused, so that rounding never tips a full host over."""
 
@@ -47,25 +53,42 @@ class Assignment:
 
 
 def assign(problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> Assignment:
-    """Place all sub-joins. Grids go first, since they need hosts with more room; slices fill what is left."""
-    state = _State(problem, joins, space, options)
-    sliced = sliceable(problem, joins, options)
-    grids, slices = _place_grids(state, np.flatnonzero(~sliced)), _place_slices(state, np.flatnonzero(sliced))
-    if not len(grids.replicas):
-        replicas = slices.replicas  # in order of sub-joins already
-    else:
-        replicas = _in_join_order(Replicas.concat([grids.replicas, slices.replicas]))
-    return Assignment(
-        replicas, np.concatenate([grids.unplaced, slices.unplaced]), np.concatenate([grids.missing, slices.missing])
-    )
+    """Place all sub-joins, each whole, cut into a grid, or sliced by windows, as the options say.
 
-
-def sliceable(problem: Problem, joins: SubJoins, options: Options) -> Bools:
-    """Which sub-joins are split by dealing out windows."""
+    `auto` cuts into grids, whose hosts see steady streams, and slices what finds no room that way. Grids need more
+    capacity, so where something is left over, all is done again with slices.
+    """
     if options.partition != "auto":
-        return np.full(len(joins), options.partition == "window")
-    short = np.array([q.window_ms <= LONGEST_SLICED_WINDOW_MS for q in problem.queries], dtype=bool)
-    return short[joins.query]
+        return _assign(problem, joins, space, options, np.full(len(joins), options.partition == "window"))
+    windows = np.array([query.window_ms for query in problem.queries])[joins.query]
+    mixed = _assign(problem, joins, space, options, windows <= SHORT_WINDOW_MS, windows <= LONG_WINDOW_MS)
+    if not len(mixed.unplaced):
+        return mixed
+    sliced = _assign(problem, joins, space, options, windows <= LONG_WINDOW_MS)
+    return sliced if sliced.missing.sum() < mixed.missing.sum() else mixed
+
+
+def _assign(
+    problem: Problem, joins: SubJoins, space: CostSpace, options: Options, sliced: Bools, may_slice: Bools | None = None
+) -> Assignment:
+    """Slice the sub-joins `sliced`, cut the others into grids. Grids go first, since they need hosts with more room;
+    slices fill what is left. Of `may_slice`, what found no room as a grid is sliced as well."""
+    state = _State(problem, joins, space, options)
+    grids, left_over = _place_grids(state, np.flatnonzero(~sliced))
+    rows = np.flatnonzero(sliced)
+    if may_slice is not None:
+        rows = np.union1d(rows, left_over[may_slice[left_over]])
+        left_over = left_over[~may_slice[left_over]]
+    if len(left_over) and options.allow_overload:
+        grids = Replicas.concat([grids, _overloading_grids(state, left_over)])
+    slices = _place_slices(state, rows)
+    replicas = slices.replicas  # in order of sub-joins already
+    if len(grids):
+        replicas = _in_join_order(Replicas.concat([grids, replicas]))
+    return Assignment(
+        replicas, np.concatenate([left_over, slices.unplaced]),
+        np.concatenate([joins.demand[left_over], slices.missing]),
+    )
 
 
 class _State:
@@ -90,36 +113,92 @@ class _State:
     def costs(self, rows: npt.NDArray[np.integer]) -> Floats:
         return weighted(self.legs.of(self.joins, rows, self.index.node), self.weights)
 
+    def candidates(self, row: int, host: int) -> Iterator[tuple[npt.NDArray[np.int64], float]]:
+        """Hosts for a cut of sub-join `row`, cheapest first, and what its present `host` costs (∞ where that is −1):
+        all that are worth it where pairs are priced, otherwise some and then more."""
+        index, least = self.index, max(self.options.c_min, 1e-300)
+        if self.dense:
+            cost = self.costs(np.array([row]))[0]
+            now = np.inf if host < 0 else cost[host]
+            near = np.flatnonzero((index.free >= least) & (cost < now * (1 - 2 * PER_REPLICA)))
+            yield near[np.argsort(cost[near], kind="stable")][: len(near) if host < 0 else NEAR], now
+            return
+        at, joins = self.space.coordinates, self.joins
+        least = max(least, partition.SLIVER * min(joins.left_rate[row], joins.right_rate[row]))
+        for most in FAR[:1] if self.options.partition == "auto" else FAR:  # auto has slices left
+            slots, costs = np.empty(most, np.int64), np.empty(most)
+            found = nearest(
+                at[joins.left_node[row]], at[joins.right_node[row]], at[joins.sink[row]], self.weights, least, np.inf,
+                index.tree, slots, costs,
+            )
+            yield slots[:found], np.inf
+            if found < most:
+                return
+
 
 def _place_slices(state: _State, rows: npt.NDArray[np.integer]) -> Assignment:
     """Whole windows go to different hosts: demands divide freely, at no extra traffic."""
     joins, options, index = state.joins, state.options, state.index
     if not len(rows):
-        return _nothing()
+        return Assignment(_no_replicas(), np.empty(0, np.int32), np.empty(0))
     demand = joins.demand
     order = rows[np.argsort(demand[rows], kind="stable")].astype(np.int32)
-    limited = options.c_min > 0 or options.max_replicas is not None
-    if limited:
+    if options.c_min > 0:
         placed = fill_exactly(
             index, state.demand(), state.weights, order, demand[order], state.largest, options.c_min,
             options.max_replicas,
         )
-    elif state.dense and state.largest >= demand[rows].max(initial=0.0):
+    else:
+        room = index.free.copy()
+        placed = _divide(state, rows, order)
+        if options.max_replicas is not None:
+            placed = _with_fewer_parts(state, placed, order, room, options.max_replicas)
+    return _as_slices(state, rows, placed)
+
+
+def _divide(state: _State, rows: npt.NDArray[np.integer], order: Ints) -> Placed:
+    """Sub-joins in as many parts as it takes: the optimum where all pairs are priced, by cells of hosts elsewhere."""
+    demand, index = state.joins.demand, state.index
+    if state.dense and state.largest >= demand[rows].max(initial=0.0):
         smallest_first = np.argsort(demand[rows], kind="stable").astype(np.int32)
         flow, _ = transport(state.costs(rows), demand[rows], index.free, smallest_first)
         slot, column = np.nonzero(flow)
-        placed = Placed(rows[column].astype(np.int32), slot.astype(np.int32), flow[slot, column])
         index.free = np.maximum(index.free - flow.sum(axis=1), 0.0)
-    else:
-        placed = fill(index, state.demand(), state.weights, order, largest=state.largest)
-        rest = demand - np.bincount(placed.join, weights=placed.amount, minlength=len(joins))
-        left_over = order[rest[order] > 1e-9 * demand[order]]
-        if len(left_over):
-            more = fill_exactly(
-                index, state.demand(), state.weights, left_over, rest[left_over], state.largest
-            )
-            placed = Placed.concat([placed, more])
-    return _as_slices(state, rows, placed)
+        return Placed(rows[column].astype(np.int32), slot.astype(np.int32), flow[slot, column])
+    placed = fill(index, state.demand(), state.weights, order, largest=state.largest)
+    rest = demand - np.bincount(placed.join, weights=placed.amount, minlength=len(demand))
+    left_over = order[rest[order] > 1e-9 * demand[order]]
+    if not len(left_over):
+        return placed
+    more = fill_exactly(index, state.demand(), state.weights, left_over, rest[left_over], state.largest)
+    return Placed.concat([placed, more])
+
+
+def _with_fewer_parts(state: _State, placed: Placed, order: Ints, room: Floats, most: int) -> Placed:
+    """Place sub-joins in more than `most` parts again, largest first, in the room that they leave; all of them, in
+    the `room` of the start, where that does not suffice."""
+    demand, index = state.joins.demand, state.index
+    crowd = np.bincount(placed.join, minlength=len(demand)) > most
+    if not crowd.any():
+        return placed
+    kept = ~crowd[placed.join]
+    settled = Placed(placed.join[kept], placed.slot[kept], placed.amount[kept])
+    left = np.bincount(placed.slot[~kept], weights=placed.amount[~kept], minlength=len(index))
+    fewer = _place_again(state, order[crowd[order]], index.free + left, most)
+    if fewer.amount.sum() >= demand[crowd].sum() * (1 - 1e-9):
+        return Placed.concat([settled, fewer])
+    return _place_again(state, order, room, most)
+
+
+def _place_again(state: _State, rows: Ints, room: Floats, most: int) -> Placed:
+    index = state.index
+    index.free = room
+    raise_free(index.free, index.most_free, index.offsets)
+    largest_first = rows[::-1].copy()
+    return fill_exactly(
+        index, state.demand(), state.weights, largest_first, state.joins.demand[largest_first], state.largest,
+        max_parts=most,
+    )
 
 
 def _as_slices(state: _State, rows: npt.NDArray[np.integer], placed: Placed) -> Assignment:
@@ -190,10 +269,11 @@ def _spread(state: _State, rows: Ints, amount: Floats) -> Placed:
     return Placed.concat(parts)
 
 
-def _place_grids(state: _State, rows: npt.NDArray[np.integer]) -> Assignment:
-    """Sub-joins go whole to one host where one has room, largest first; the others are cut into boxes."""
+def _place_grids(state: _State, rows: npt.NDArray[np.integer]) -> tuple[Replicas, Ints]:
+    """Sub-joins go whole to one host where one has room, largest first; the others are cut into boxes. Returns the
+    replicas and the sub-joins that found no room."""
     if not len(rows):
-        return _nothing()
+        return _no_replicas(), np.empty(0, np.int32)
     joins, options, index = state.joins, state.options, state.index
     demand = joins.demand
     host = np.full(len(joins), -1, dtype=np.int32)
@@ -219,45 +299,50 @@ def _place_grids(state: _State, rows: npt.NDArray[np.integer]) -> Assignment:
     boxes = _cut(state, rows, host)
     whole = np.flatnonzero(host >= 0)
     placed_whole = Replicas.whole(whole, index.node[host[whole]])
-    unplaced = np.setdiff1d(rows, np.concatenate([whole, boxes.join])).astype(np.int32)
-    missing = demand[unplaced]
-    parts = [placed_whole, boxes]
-    if len(unplaced) and options.allow_overload:
-        parts.append(_overloading_grids(state, unplaced))
-    return Assignment(Replicas.concat(parts), unplaced, missing)
+    left_over = np.setdiff1d(rows, np.concatenate([whole, boxes.join])).astype(np.int32)
+    return Replicas.concat([placed_whole, boxes]), left_over
 
 
 def _cut(state: _State, rows: npt.NDArray[np.integer], host: Ints) -> Replicas:
     """Cut sub-joins that no host takes whole, and (where all pairs are priced) those that boxes on nearer hosts serve
     better. Changes `host`: −1 for what was cut."""
-    joins, options, index = state.joins, state.options, state.index
+    joins, index = state.joins, state.index
     parts: list[Replicas] = []
     homeless = rows[host[rows] < 0]
     improvable = rows[host[rows] >= 0] if state.dense else rows[:0]
     for row in np.concatenate([homeless, improvable]):
-        legs = state.legs.of(joins, np.array([row]), index.node)[:, 0]
-        cost = weighted(legs, state.weights)
-        now = np.inf if host[row] < 0 else cost[host[row]]
-        room = np.where(index.free >= options.c_min, np.minimum(index.free, state.largest), 0.0)
-        near = np.flatnonzero((room > 0) & (cost < now * (1 - 2 * PER_REPLICA)))
-        near = near[np.argsort(cost[near], kind="stable")][: len(near) if host[row] < 0 else NEAR]
-        left, right = float(joins.left_rate[row]), float(joins.right_rate[row])
-        part_rate = None if options.sigma is None else partition.p_max(options.sigma, left, right)
-        boxes = partition.split(left, right, room[near], legs[:, near], state.weights, part_rate, options.max_replicas)
-        if boxes is None or boxes.cost >= now * (1 - PER_REPLICA * len(boxes.host)):
+        cut = _boxes(state, row, host[row])
+        if cut is None:
             continue
+        slots, boxes = cut
         if host[row] >= 0:
-            index.free[host[row]] += joins.demand[row]
+            back = index.free[host[row]] + joins.demand[row]
+            set_free(host[row], back, index.free, index.most_free, index.offsets)
             host[row] = -1
-        slots = near[boxes.host]
+        left, right = joins.left_rate[row], joins.right_rate[row]
         taken = left * (boxes.left_to - boxes.left_from) + right * (boxes.right_to - boxes.right_from)
-        index.free[slots] = np.maximum(index.free[slots] - taken, 0.0)
+        for slot, rest in zip(slots, np.maximum(index.free[slots] - taken, 0.0), strict=True):
+            set_free(slot, rest, index.free, index.most_free, index.offsets)
         n = len(slots)
         parts.append(Replicas(
             np.full(n, row, np.int32), index.node[slots], boxes.left_from, boxes.left_to,
             boxes.right_from, boxes.right_to, np.zeros(n), np.ones(n),
         ))
-    return Replicas.concat(parts) if parts else Replicas.whole(rows[:0], rows[:0])
+    return Replicas.concat(parts) if parts else _no_replicas()
+
+
+def _boxes(state: _State, row: int, host: int) -> tuple[npt.NDArray[np.int64], partition.Boxes] | None:
+    """Boxes for one sub-join and their slots, if they are worth leaving `host` for (−1: it has none)."""
+    joins, options, index = state.joins, state.options, state.index
+    left, right = float(joins.left_rate[row]), float(joins.right_rate[row])
+    part_rate = None if options.sigma is None else partition.p_max(options.sigma, left, right)
+    for near, now in state.candidates(row, host):
+        legs = state.legs.of(joins, np.array([row]), index.node[near])[:, 0]
+        room = np.minimum(index.free[near], state.largest)
+        boxes = partition.split(left, right, room, legs, state.weights, part_rate, options.max_replicas)
+        if boxes is not None and boxes.cost < now * (1 - PER_REPLICA * len(boxes.host)):
+            return near[boxes.host], boxes
+    return None
 
 
 def _overloading_grids(state: _State, rows: Ints) -> Replicas:
@@ -272,9 +357,9 @@ def _overloading_grids(state: _State, rows: Ints) -> Replicas:
     return Replicas.concat(parts)
 
 
-def _nothing() -> Assignment:
+def _no_replicas() -> Replicas:
     empty = np.empty(0, np.int32)
-    return Assignment(Replicas.whole(empty, empty), empty, np.empty(0))
+    return Replicas.whole(empty, empty)
 
 
 def _in_join_order(replicas: Replicas) -> Replicas:

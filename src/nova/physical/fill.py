@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nova.jit import inline, kernel, parallel, prange, vector
-from nova.physical.index import HostIndex, cheapest, set_free
+from nova.physical.index import HostIndex, cheapest, raise_free, set_free
 from nova.physical.transport import transport
 from nova.problem import Floats, Ints
 
@@ -32,6 +32,8 @@ SAMPLE = 128
 PART = 0.3
 """A host that would take less than this share of a sub-join is passed over while others can take more: crumbs make
 replicas, and replicas make windows meet late."""
+CRUMB = 1e-6
+"""A smaller share than this of a sub-join is never placed on a host: it would never see a window."""
 CLOSED = np.float32(1e30)
 """Cost of a host that is full; finite, because vector code assumes finite numbers."""
 
@@ -97,7 +99,7 @@ def fill(
         items = Placed(*out[:3])
         starts, bounds = out[3], cuts
     index.free = free
-    _refresh(index)
+    raise_free(index.free, index.most_free, index.offsets)
     return items
 
 
@@ -267,9 +269,9 @@ def _descend(  # type: ignore[no-untyped-def]
             while rest > enough:
                 child = _least(cost, free32, np.float32(min(need, rest, largest)))
                 if child < 0:
-                    if whole or need == 0.0:
+                    if whole or need <= CRUMB * demand[j]:
                         break
-                    need = 0.0
+                    need = CRUMB * demand[j]
                     continue
                 at_most = free[first + child]
                 if whole and at_most < rest:  # rounding of the vector copy
@@ -294,23 +296,6 @@ def _descend(  # type: ignore[no-untyped-def]
             got_join[count], got_child[count], got_amount[count] = got_join[q], got_child[q], got_amount[q]
             count += 1
     return _sort_by_child(got_join, got_child, got_amount, count, len(free))
-
-
-def _refresh(index: HostIndex) -> None:
-    """Let the boxes above know the new free capacities."""
-    if len(index):
-        _raise_most_free(index.free, index.most_free, index.offsets)
-
-
-@kernel
-def _raise_most_free(free, most_free, offsets):  # type: ignore[no-untyped-def]
-    most_free[:] = 0.0
-    for i in range(len(free)):
-        most_free[i // 8] = max(most_free[i // 8], free[i])
-    for level in range(1, len(offsets) - 1):
-        below, start = offsets[level - 1], offsets[level]
-        for i in range(start - below):
-            most_free[start + i // 8] = max(most_free[start + i // 8], most_free[below + i])
 
 
 def fill_exactly(
@@ -350,13 +335,11 @@ def _fill_exactly(  # type: ignore[no-untyped-def]
                     break
                 need = rest / (max_parts - len(used))
             least = max(min(need, min(rest, largest)), c_min)
-            if least <= 0.0:
-                least = enough
             best, _ = cheapest(left[j], right[j], sink[j], weights, least, np.inf, tree)
             if best < 0:
-                if max_parts >= 0 or need <= enough:
+                if max_parts >= 0 or need <= CRUMB * demand[j]:
                     break
-                need = 0.0
+                need = CRUMB * demand[j]
                 continue
             take = min(min(rest, free[best]), largest)
             join.append(j)

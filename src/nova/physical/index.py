@@ -241,7 +241,6 @@ def _bound(points, heights, free, low, high, most_free, least_height, offsets): 
         for k in range(d):
             low[box, k] = min(low[box, k], points[i, k])
             high[box, k] = max(high[box, k], points[i, k])
-        most_free[box] = max(most_free[box], free[i])
         least_height[box] = min(least_height[box], heights[i])
     for level in range(1, len(offsets) - 1):
         below, start = offsets[level - 1], offsets[level]
@@ -250,8 +249,20 @@ def _bound(points, heights, free, low, high, most_free, least_height, offsets): 
             for k in range(d):
                 low[box, k] = min(low[box, k], low[child, k])
                 high[box, k] = max(high[box, k], high[child, k])
-            most_free[box] = max(most_free[box], most_free[child])
             least_height[box] = min(least_height[box], least_height[child])
+    raise_free(free, most_free, offsets)
+
+
+@kernel
+def raise_free(free, most_free, offsets):  # type: ignore[no-untyped-def]
+    """Let all boxes know the free capacities of the hosts below them."""
+    most_free[:] = 0.0
+    for i in range(len(free)):
+        most_free[i // FAN] = max(most_free[i // FAN], free[i])
+    for level in range(1, len(offsets) - 1):
+        below, start = offsets[level - 1], offsets[level]
+        for i in range(start - below):
+            most_free[start + i // FAN] = max(most_free[start + i // FAN], most_free[below + i])
 
 
 @kernel
@@ -310,14 +321,15 @@ def _to_point(point, points, i):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def cheapest(left, right, sink, weights, need, limit, tree):  # type: ignore[no-untyped-def]
-    """Slot and cost of the host with at least `need` free that costs least, if it costs less than `limit`; slot −1
-    where there is none. Cost: weighted distances to the three points plus the host's height on every leg; ties go to
-    the lower slot. Depth first, nearest box first; `limit` shrinks as better hosts are found."""
+def nearest(left, right, sink, weights, need, limit, tree, slots, costs):  # type: ignore[no-untyped-def]
+    """Fill `slots` and `costs` with the hosts that cost least among those with at least `need` free and a cost below
+    `limit`, cheapest first; returns how many there are. Cost: weighted distances to the three points plus the host's
+    height on every leg; ties go to the lower slot. Depth first, nearest box first; `limit` shrinks as hosts are
+    found."""
     points, heights, free, low, high, most_free, least_height, offsets = tree
     levels = len(offsets) - 1
     all_legs = weights[0] + weights[1] + weights[2]
-    best, best_cost = -1, limit
+    found, wanted = 0, len(slots)
     stack_box = np.empty(DEPTH * FAN, np.int64)
     stack_level = np.empty(DEPTH * FAN, np.int64)
     stack_bound = np.empty(DEPTH * FAN)
@@ -328,7 +340,7 @@ def cheapest(left, right, sink, weights, need, limit, tree):  # type: ignore[no-
     while top > 0:
         top -= 1
         box, level = stack_box[top], stack_level[top]
-        if stack_bound[top] > best_cost:
+        if stack_bound[top] > limit:
             continue
         if level == 0:
             for i in range(box * FAN, min(box * FAN + FAN, len(free))):
@@ -340,8 +352,16 @@ def cheapest(left, right, sink, weights, need, limit, tree):  # type: ignore[no-
                     + weights[2] * _to_point(sink, points, i)
                     + all_legs * heights[i]
                 )
-                if cost < best_cost or (cost == best_cost and 0 <= i < best):
-                    best, best_cost = i, cost
+                if cost > limit or (cost == limit and (found < wanted or i > slots[wanted - 1])):
+                    continue
+                place = min(found, wanted - 1)
+                while place > 0 and (cost < costs[place - 1] or (cost == costs[place - 1] and i < slots[place - 1])):
+                    slots[place], costs[place] = slots[place - 1], costs[place - 1]
+                    place -= 1
+                slots[place], costs[place] = i, cost
+                found = min(found + 1, wanted)
+                if found == wanted:
+                    limit = costs[wanted - 1]
             continue
         first = top
         below = offsets[level - 1]
@@ -350,7 +370,7 @@ def cheapest(left, right, sink, weights, need, limit, tree):  # type: ignore[no-
             if most_free[at] < need:
                 continue
             bound = least_cost(left, right, sink, weights, low, high, at) + all_legs * least_height[at]
-            if bound > best_cost:
+            if bound > limit:
                 continue
             place = top  # insertion sort: the nearest box ends on top of the stack
             while place > first and stack_bound[place - 1] < bound:
@@ -360,7 +380,15 @@ def cheapest(left, right, sink, weights, need, limit, tree):  # type: ignore[no-
                 place -= 1
             stack_box[place], stack_level[place], stack_bound[place] = child, level - 1, bound
             top += 1
-    return best, best_cost
+    return found
+
+
+@kernel
+def cheapest(left, right, sink, weights, need, limit, tree):  # type: ignore[no-untyped-def]
+    """Slot and cost of the one host that `nearest` puts first; slot −1 and `limit` where there is none."""
+    slots, costs = np.full(1, -1, np.int64), np.full(1, limit)
+    nearest(left, right, sink, weights, need, limit, tree, slots, costs)
+    return slots[0], costs[0]
 
 
 @kernel

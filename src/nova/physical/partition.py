@@ -36,40 +36,6 @@ def equal_parts(rate: float, largest: float) -> Floats:
     return np.full(count, rate / count)
 
 
-def grid_traffic(left_rate: float, right_rate: float, m: int, n: int) -> float:
-    """Tuples/s sent when the left stream is cut into m parts and the right one into n: each left part goes to n
-    replicas, each right part to m."""
-    return left_rate * n + right_rate * m
-
-
-def grid_load(left_rate: float, right_rate: float, m: int, n: int) -> float:
-    """Tuples/s that reach one replica of an m × n grid of equal parts."""
-    return left_rate / m + right_rate / n
-
-
-def smallest_grid(left_rate: float, right_rate: float, largest: float) -> tuple[int, int]:
-    """The m × n grid of least traffic whose replicas take at most `largest` tuples/s each.
-
-    Replaces the paper's σ from a bandwidth budget, whose formula rises with σ while traffic falls with it.
-    """
-    if left_rate + right_rate <= largest:
-        return 1, 1
-    best = None
-    for m in range(1, math.ceil(left_rate / largest) * 64 + 64):
-        room = largest - left_rate / m
-        if room <= 0:
-            continue
-        n = max(1, math.ceil(right_rate / room - 1e-9))
-        traffic = grid_traffic(left_rate, right_rate, m, n)
-        if best is None or (traffic, m * n) < best[0]:
-            best = ((traffic, m * n), (m, n))
-        if n == 1:
-            break
-    if best is None:
-        raise ValueError(f"no grid brings {left_rate} + {right_rate} tuples/s down to {largest}")
-    return best[1]
-
-
 @dataclass(frozen=True)
 class Boxes:
     """Parts of one sub-join: `host[i]` (a place in the candidate list) takes these shares of both streams."""
