@@ -50,7 +50,7 @@ def test_a_folder_without_instances_is_refused(tmp_path):
 def test_measured_times_bring_plans_to_the_true_optimum():
     """A network whose distances no space tells: estimates err, measurements do not."""
     nodes = 60
-    rows = measured.measure(nodes, phantom.measured(phantom.scattered(nodes)), level=5, seed=1, neighbours=8)
+    rows = measured.measure(nodes, phantom.measured(phantom.scattered(nodes), noise=0.3), level=5, seed=1, neighbours=8)
     single, window, grid = rows
     assert single.measured == pytest.approx(1, abs=1e-6)
     assert window.measured == pytest.approx(1, abs=1e-6)

@@ -41,5 +41,7 @@ def balance(
             for r in rows
         ],
     )
-    typer.echo("gap: over the bound with all of every capacity; growth: of all rates, until the fullest node is full; "
-               "parts: replicas, at most per sub-join and of all; p99: a tuple's way through network and queues, simulated")
+    typer.echo(
+        "gap: over the bound with all of every capacity; growth: of all rates, until the fullest node is full; "
+        "parts: replicas, at most of a sub-join and in all; p99: a tuple's way through network and queues, simulated"
+    )
