@@ -12,7 +12,7 @@ import numpy as np
 
 from nova.costspace import CostSpace, embed_new
 from nova.physical import partition
-from nova.physical.assign import LONGEST_SLICED_WINDOW_MS
+from nova.physical.assign import LONG_WINDOW_MS
 from nova.physical.fill import PART
 from nova.problem import Floats, Ints
 from nova.reoptimize import events as e
@@ -623,4 +623,4 @@ class Step:
 
 def sliceable(window_ms: float, how: str) -> bool:
     """Whether a query's windows are dealt out; as a fresh plan decides."""
-    return window_ms <= LONGEST_SLICED_WINDOW_MS if how == "auto" else how == "window"
+    return window_ms <= LONG_WINDOW_MS if how == "auto" else how == "window"
