@@ -24,6 +24,18 @@ def test_scale_prints_ratio_and_gap():
     assert -1e-6 <= figures["gap"] <= 0.01  # small problems are solved to their optimum
 
 
+def test_scale_shows_levels_and_loads():
+    done = CliRunner().invoke(
+        app, ["bench", "scale", "--nodes", "200", "--repeats", "1", "--no-gap", "--levels", "--loads", "--json"]
+    )
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)
+    assert [row["level"] for row in figures["levels"]] == [0, 1, 2, 3, 4, 5]
+    assert [row["placed"] for row in figures["loads"]] == [True, True, True, False]
+    assert all(row["overloaded"] == 0 for row in figures["levels"] + figures["loads"])
+    assert "found no host" in figures["loads"][-1]["says"]
+
+
 def test_wrong_partition_is_refused():
     done = CliRunner().invoke(app, ["bench", "scale", "--partition", "round"])
     assert done.exit_code == 2

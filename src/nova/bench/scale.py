@@ -14,11 +14,12 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from nova.evaluate.bounds import bound
+from nova.evaluate.metrics import evaluate
 from nova.optimizer import optimize
 from nova.options import Options
 from nova.plan import Plan
 from nova.problem import Problem
-from nova.synthetic import draw
+from nova.synthetic import LEVELS, draw
 
 WARM_NODES = 4000
 """Enough to take the way of large problems, so that compiling is not in the figures."""
@@ -65,7 +66,7 @@ def measure(nodes: int, level: int, seed: int, options: Options, repeats: int = 
     seconds, floor = sum(best.values()), min(floors)
     return Scale(
         nodes=nodes, joins=len(plan.joins), seconds=seconds, floor_seconds=floor, ratio=seconds / floor, peak_mb=peak,
-        overloaded=plan.summary["overloaded_nodes"], gap=_gap(problem, plan) if with_gap else None,
+        overloaded=evaluate(problem, plan).overloaded, gap=_gap(problem, plan) if with_gap else None,
         replicas=len(plan.replicas), compile_seconds=compiled, phases=best,
     )
 
@@ -93,8 +94,6 @@ def _floor(problem: Problem) -> float:
 
 
 def _gap(problem: Problem, plan: Plan) -> float:
-    from nova.evaluate.metrics import evaluate
-
     metrics = evaluate(problem, plan)
     cost = metrics.cost_latency_ms if plan.options.objective == "latency" else metrics.cost_paper_ms
     return float(cost / bound(problem, plan.joins, plan.space, plan.options).value - 1)
@@ -125,7 +124,9 @@ def _resident_mb() -> float:
     return pages * 4096 / 1e6
 
 
-def utilisations(nodes: int, seed: int, loads: tuple[float, ...], options: Options) -> list[dict[str, Any]]:
+def utilisations(
+    nodes: int, seed: int, loads: tuple[float, ...], options: Options, with_gap: bool = True
+) -> list[dict[str, Any]]:
     """Whether plans hold, and honest refusals come, as the joins need more and more of all capacity."""
     from nova.errors import Infeasible
 
@@ -136,24 +137,26 @@ def utilisations(nodes: int, seed: int, loads: tuple[float, ...], options: Optio
             plan = optimize(problem, options)
         except Infeasible as error:
             says = str(error).split("\n")[0]
-            rows.append({"load": load, "placed": False, "overloaded": 0, "gap": None, "says": says})
+            rows.append({
+                "nodes": nodes, "load": load, "placed": False, "overloaded": 0, "gap": None, "says": says,
+            })
             continue
         rows.append({
-            "load": load, "placed": True, "overloaded": plan.summary["overloaded_nodes"], "gap": _gap(problem, plan),
-            "says": f"{len(plan.replicas)} replicas",
+            "nodes": nodes, "load": load, "placed": True, "overloaded": evaluate(problem, plan).overloaded,
+            "gap": _gap(problem, plan) if with_gap else None, "says": f"{len(plan.replicas):,} replicas",
         })
     return rows
 
 
-def levels(nodes: int, seed: int, options: Options) -> list[dict[str, Any]]:
+def levels(nodes: int, seed: int, options: Options, with_gap: bool = True) -> list[dict[str, Any]]:
     """Overload and gap at all six heterogeneity levels."""
     rows = []
-    for level in range(6):
+    for level in range(LEVELS):
         problem = draw(nodes, level, seed)
         plan = optimize(problem, options)
         spread = problem.nodes.capacity[problem.nodes.hosts]
         rows.append({
-            "level": level, "cv": float(np.std(spread) / np.mean(spread)),
-            "overloaded": plan.summary["overloaded_nodes"], "gap": _gap(problem, plan),
+            "nodes": nodes, "level": level, "cv": float(np.std(spread) / np.mean(spread)),
+            "overloaded": evaluate(problem, plan).overloaded, "gap": _gap(problem, plan) if with_gap else None,
         })
     return rows

@@ -6,6 +6,9 @@ import typer
 
 from nova.cli.output import JSON, emit_json, progress, table
 
+LOADS = (0.7, 0.85, 0.95, 1.05)
+"""Shares of all capacity that the joins need: the last cannot fit."""
+
 
 def scale(
     nodes: list[int] = typer.Option([10_000, 100_000, 1_000_000], "--nodes", help="Topology sizes, one option each."),
@@ -35,8 +38,8 @@ def scale(
     options = Options(partition=partition, objective=objective)  # type: ignore[arg-type]
     with progress("measuring"):
         rows = [bench.measure(n, level, seed, options, repeats, gap) for n in nodes]
-        more_loads = bench.utilisations(min(nodes), seed, (0.7, 0.85, 0.95, 1.05), options) if loads else []
-        more_levels = bench.levels(min(nodes), seed, options) if levels else []
+        more_loads = [row for n in nodes if loads for row in bench.utilisations(n, seed, LOADS, options, gap)]
+        more_levels = [row for n in nodes if levels for row in bench.levels(n, seed, options, gap)]
     if json:
         documents = [row.as_dict() for row in rows]
         extra = {"loads": more_loads} if loads else {}
@@ -48,18 +51,19 @@ def scale(
         ["nodes", "sub-joins", "seconds", "scipy floor", "ratio", "peak MB", "overloaded", "gap %", "replicas"],
         [
             [r.nodes, r.joins, r.seconds, r.floor_seconds, r.ratio, r.peak_mb, r.overloaded,
-             None if r.gap is None else 100 * r.gap, r.replicas]
+             _percent(r.gap), r.replicas]
             for r in rows
         ],
     )
     if loads:
-        table(
-            f"Utilisation, {min(nodes):,} nodes", ["load", "placed", "overloaded", "gap %", "says"],
-            [[r["load"], r["placed"], r["overloaded"], None if r["gap"] is None else 100 * r["gap"], r["says"]]
-             for r in more_loads],
-        )
+        table("Utilisation", ["nodes", "load", "placed", "overloaded", "gap %", "says"], [
+            [r["nodes"], r["load"], r["placed"], r["overloaded"], _percent(r["gap"]), r["says"]] for r in more_loads
+        ])
     if levels:
-        table(
-            f"Heterogeneity, {min(nodes):,} nodes", ["level", "CV", "overloaded", "gap %"],
-            [[r["level"], r["cv"], r["overloaded"], 100 * r["gap"]] for r in more_levels],
-        )
+        table("Heterogeneity", ["nodes", "level", "CV", "overloaded", "gap %"], [
+            [r["nodes"], r["level"], r["cv"], r["overloaded"], _percent(r["gap"])] for r in more_levels
+        ])
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
