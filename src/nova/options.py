@@ -27,7 +27,8 @@ class Options:
     """What a placement costs: see `LEGS`. The paper's Eq. 1 is `paper`."""
     partition: Partition = "auto"
     """How a sub-join that no single host can take is split: `grid` cuts both streams into parts (any join
-    condition), `window` deals out whole windows (tumbling windows; no extra traffic), `auto` picks per query."""
+    condition), `window` deals out whole windows (no extra traffic, but results come in bursts), `auto` deals out very
+    short windows, cuts the others, and deals out what finds no room that way."""
     sigma: float | None = None
     """σ in [0, 1]: no part of a stream in a grid exceeds p_max = max(1, σ·0.5·(dr(s)+dr(t))) tuples/s. None: parts
     follow the hosts' free capacity. The paper's experiments use 0.4."""
