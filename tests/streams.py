@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +104,8 @@ def read_results(folder: Path) -> pa.Table:
     files = sorted(folder.glob("*.parquet"))
     return pa.concat_tables([pq.read_table(file) for file in files]) if files else pa.table({})
 
+
+
+def replace_replicas(plan: Plan, replicas: Replicas) -> Plan:
+    """The plan with other replicas."""
+    return replace(plan, replicas=replicas)

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "paper": ("nova.cli.paper", "Run the paper's experiments again and write the report."),
     "simulate": ("nova.cli.simulate", "Run a plan through a queueing simulation: latency, throughput, backlog."),
     "run": ("nova.cli.run", "Run a plan's joins on Spark, live or over recorded data."),
+    "deploy": ("nova.cli.deploy", "Cut a plan into what each site needs to run its share."),
     "measurements": ("nova.cli.measurements", "Raw ping results in, clean latencies and a report out (Spark)."),
     "data": ("nova.cli.data", "Public topologies and sensor archives: list, fetch, where."),
     "embed": ("nova.cli.embed", "Phase I alone: coordinates from latencies, with their accuracy."),

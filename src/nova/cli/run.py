@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nova.cli.options import milliseconds
 from nova.cli.output import JSON, emit_json, progress, table, warn
 from nova.errors import Fault, InvalidInput
 
 if TYPE_CHECKING:
     from nova.plan import Plan
     from nova.scenario import Scenario
+    from nova.spark.run.run import Settings
 
 app = typer.Typer()
 
@@ -40,6 +43,11 @@ def command(
                                  "and links of its latency; the report compares with the simulation."),
     replan: Path | None = typer.Option(None, metavar="PLAN",
                                        help="Hand this new plan to the run in the folder of -o, and return."),
+    site: str | None = typer.Option(None, metavar="NODE",
+                                    help="Run only what this node hosts; SCENARIO may then be the folder that "
+                                         "`nova deploy` wrote for it."),
+    exchange: str | None = typer.Option(None, metavar="ADDRESS",
+                                        help="With --site: a folder that all sites see, or mqtt://host:1883/prefix."),
     master: str | None = typer.Option(None, help="Address of a Spark cluster; without one, this machine."),
     as_json: bool = JSON,
 ) -> None:
@@ -57,24 +65,28 @@ def command(
     if replan is not None:
         _hand_in(scenario, replan, out, as_json)
         return
-    loaded, chosen = _open(scenario, plan, out, approach)
     from nova.spark.run.run import Run, Settings
     from nova.spark.session import session
 
     sink, target = _sink(to)
     settings = Settings(
-        folder=out, until_end=until_end, duration_s=None if duration is None else _ms(duration, "--duration") / 1000,
-        every_ms=round(_ms(every, "--every")), lateness_ms=round(_ms(lateness, "--lateness")), format=sink,
-        target=target, options=dict(_pair(option) for option in to_option), speed=speed, emulate=emulate,
+        folder=out, until_end=until_end,
+        duration_s=None if duration is None else milliseconds(duration, "--duration") / 1000,
+        every_ms=round(milliseconds(every, "--every")), lateness_ms=round(milliseconds(lateness, "--lateness")),
+        format=sink, target=target, options=dict(_pair(option) for option in to_option), speed=speed,
+        emulate=emulate,
     )
     if fresh:
         _forget(out)
+    if site is not None:
+        _run_site(scenario, plan, site, exchange, master, settings, as_json)
+        return
+    loaded, chosen = _open(scenario, plan, out, approach)
     with progress("starting Spark"):
         spark = session(master, name="nova run")
     with spark:
         run = Run(spark, loaded, chosen, settings)
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, lambda *_: run.stop())
+        _stop_on_signals(run.stop)
         from nova.spark.run.display import Display
 
         with Display() as display:
@@ -86,6 +98,56 @@ def command(
     else:
         _print(report)
     warn([f"a plan was not taken up: {told}" for told in report["rejected_plans"]])
+
+
+def _stop_on_signals(stop: Callable[[], None]) -> None:
+    """Ctrl-C and SIGTERM end the run in order."""
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda *_: stop())
+
+
+def _run_site(scenario: Path, plan: Path | None, node: str, exchange: str | None, master: str | None,
+              settings: Settings, as_json: bool) -> None:
+    """Run one site: from its own folder, or from the whole scenario and plan."""
+    from nova.spark.run import share as shares
+    from nova.spark.run.deploy import shares as cut
+    from nova.spark.run.exchange import open_exchange
+    from nova.spark.run.site import Site
+    from nova.spark.session import session
+
+    mine: shares.Share | None = None
+    if scenario.is_dir():
+        mine = shares.read(scenario)
+        if mine.site != node:
+            raise InvalidInput([Fault(str(scenario), f"is the share of {mine.site}", field="--site", value=node)])
+        config = dict(mine.settled.spark)
+    else:
+        if plan is None or exchange is None:
+            raise InvalidInput([Fault("command line", "a site needs a plan and an exchange that all sites share",
+                                      field="--plan" if plan is None else "--exchange")])
+        loaded, chosen = _open(scenario, plan, settings.folder, "nova")
+        row = shares.node_row(loaded.problem, node, str(scenario))
+        config = dict(shares.SMALL_SPARK)
+    with progress("starting Spark"):
+        spark = session(master or config.pop("spark.master", None), name=f"nova site {node}", config=config)
+    with spark:
+        if mine is None:
+            assert exchange is not None
+            found = list(cut(spark, loaded, chosen, shares.Settled(exchange, settings.lateness_ms), row))
+            if not found:
+                raise InvalidInput([Fault(str(plan), "gives this node nothing to do", field="--site", value=node)])
+            mine = found[0]
+        running = Site(spark, mine, settings, open_exchange(exchange or mine.settled.exchange, settings.folder))
+        _stop_on_signals(running.stop)
+        running.start()
+        running.wait()
+        report = running.report()
+    if as_json:
+        emit_json(report)
+        return
+    table(f"Site {node}", ["query", "tuples", "results", "batches"], [
+        (q["query"], sum(q["tuples"].values()), q["results"], q["batches"]) for q in report["queries"]])
+    typer.echo(f"checkpoint and results are in {report['folder']}")
 
 
 def _open(scenario: Path, folder: Path | None, out: Path, approach: str) -> tuple[Scenario, Plan]:
@@ -137,15 +199,6 @@ def _forget(out: Path) -> None:
     if out.exists() and any(out.iterdir()) and not (out / "run.json").exists():
         raise InvalidInput([Fault(str(out), "is a folder with other things than a run: it is not deleted")])
     shutil.rmtree(out, ignore_errors=True)
-
-
-def _ms(text: str, name: str) -> float:
-    from nova.units import DURATION
-
-    try:
-        return DURATION.parse(text)
-    except ValueError as error:
-        raise InvalidInput([Fault("command line", str(error), field=name, value=text)]) from None
 
 
 def _sink(to: str) -> tuple[str, str | None]:

@@ -81,22 +81,35 @@ class Routes:
 
 def compile_routes(joins: SubJoins, replicas: Replicas, query: int, sources: int, sink: int) -> Routes:
     """The routes of one query; `sources` is the length of the source table, `sink` the row of the query's sink."""
-    mine = replicas.take(joins.query[replicas.join] == query)
+    rows, meeting = meetings(joins, replicas, query)
+    mine = replicas.take(rows)
+    return routes_between(mine, joins.left[mine.join], joins.right[mine.join], meeting, sources, sink)
+
+
+def meetings(joins: SubJoins, replicas: Replicas, query: int) -> tuple[Rows, Rows]:
+    """Rows of the replicas of a query at which tuples can meet, and the number of each one's meeting."""
     # A box without volume can meet nobody, and an empty range must not be mistaken for a whole one below.
-    mine = mine.take((mine.left_from < mine.left_to) & (mine.right_from < mine.right_to)
-                     & (mine.slice_from < mine.slice_to))
-    left, right = joins.left[mine.join], joins.right[mine.join]
-    meeting, first = _meetings(mine, left, right)
+    rows = np.flatnonzero((joins.query[replicas.join] == query) & (replicas.left_from < replicas.left_to)
+                          & (replicas.right_from < replicas.right_to) & (replicas.slice_from < replicas.slice_to))
+    mine = replicas.take(rows)
+    return rows, _meetings(mine, joins.left[mine.join], joins.right[mine.join])
+
+
+def routes_between(replicas: Replicas, left: Ints, right: Ints, meeting: Rows, sources: int, sink: int) -> Routes:
+    """Routes from replicas whose sources (rows `left` and `right`) and meetings are known: of a whole query, or of the
+    replicas that one site has to do with."""
+    node = np.full(int(meeting.max(initial=-1)) + 1, -1, np.int32)
+    node[meeting] = replicas.node
     return Routes(
-        left=_side(mine, left, meeting, sources, "left"),
-        right=_side(mine, right, meeting, sources, "right"),
-        node=mine.node[first],
+        left=_side(replicas, left, meeting, sources, "left"),
+        right=_side(replicas, right, meeting, sources, "right"),
+        node=node,
         sink=sink,
     )
 
 
-def _meetings(replicas: Replicas, left: Ints, right: Ints) -> tuple[Rows, Rows]:
-    """Meeting of each replica, and one replica of each meeting.
+def _meetings(replicas: Replicas, left: Ints, right: Ints) -> Rows:
+    """Meeting of each replica.
 
     Within one host and box, left sources with the same set of partners form a complete block. Sets are compared by the
     sum of random numbers, one per right source; a block that is not complete after all (a collision) falls apart into
@@ -104,7 +117,7 @@ def _meetings(replicas: Replicas, left: Ints, right: Ints) -> tuple[Rows, Rows]:
     """
     n = len(replicas)
     if n == 0:
-        return np.empty(0, np.intp), np.empty(0, np.intp)
+        return np.empty(0, np.intp)
     boxes = np.column_stack([replicas.node, replicas.left_from, replicas.left_to, replicas.right_from,
                              replicas.right_to, replicas.slice_from, replicas.slice_to])
     box = _codes(*boxes.T)
@@ -117,8 +130,7 @@ def _meetings(replicas: Replicas, left: Ints, right: Ints) -> tuple[Rows, Rows]:
     lefts = np.bincount(block[_firsts(one_left)], minlength=len(edges))
     rights = np.bincount(block[_firsts(_codes(block, right))], minlength=len(edges))
     complete = (lefts * rights == edges)[block]
-    meeting = _codes(np.where(complete, block, len(edges) + np.arange(n)))
-    return meeting, _firsts(meeting)
+    return _codes(np.where(complete, block, len(edges) + np.arange(n)))
 
 
 def _codes(*columns: npt.NDArray[np.generic]) -> Rows:

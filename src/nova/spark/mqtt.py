@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from nova.routing.flow import Flow
-    from nova.spark.run.tasks import Matcher
+    from nova.spark.run.tasks import ArrowMap
 
 REMEMBERED = 1_000_000
 """Messages that repetitions are recognised among."""
@@ -321,7 +321,7 @@ def open_mqtt(spark: SparkSession, given: StreamInput, spool: Path, place: str) 
 
 
 class Publisher:
-    """Publishes with QoS 1 and waits for the broker's word. For tasks and sites."""
+    """Publishes with QoS 1 and waits for the broker's word. For tasks."""
 
     def __init__(self, broker: Broker, name: str) -> None:
         self.client = broker.client(name, persistent=False)
@@ -334,9 +334,9 @@ class Publisher:
         self.client.loop_start()
         self._sent: list[Any] = []
 
-    def publish(self, topic: str, payload: str | bytes, retain: bool = False) -> None:
+    def publish(self, topic: str, payload: str | bytes) -> None:
         """Send one message; `close` waits for its acknowledgement."""
-        self._sent.append(self.client.publish(topic, payload, qos=1, retain=retain))
+        self._sent.append(self.client.publish(topic, payload, qos=1))
 
     def close(self, timeout_s: float = 30.0) -> None:
         """Wait until all messages are acknowledged, then disconnect; an error where that does not happen."""
@@ -354,7 +354,7 @@ class Publisher:
 class Publish:
     """The last step of a task: joins, and publishes its results. For `mapInArrow`."""
 
-    matcher: Matcher
+    matcher: ArrowMap
     broker: Broker
     query: str
     name: str
@@ -394,7 +394,7 @@ class MqttSink:
     def __post_init__(self) -> None:
         self.broker = Broker.parse(self.address, "--to")
 
-    def attach(self, pairs: DataFrame, matcher: Matcher) -> DataFrame:
+    def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
         return pairs.mapInArrow(Publish(matcher, self.broker, self.flow.query, f"nova-{self.flow.query}"),
                                 "rows bigint")
 

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 
-import streams
 from builders import SMALL, write_scenario
 from nova import optimizer
 from nova.errors import InvalidInput
@@ -19,16 +15,7 @@ from nova.scenario import Scenario, load
 from nova.spark.generator import Pattern, Source, generate
 from nova.spark.run.handover import hand_in
 from nova.spark.run.run import Run, Settings
-
-START_MS = 1_700_000_000_000
-
-
-def scenario(folder: Path, inputs: dict[str, Any], window: str = "1s", on: Any = "region") -> tuple[Scenario, Plan]:
-    document = {**SMALL, "streams": {name: {**stream, "input": inputs[name]}
-                                     for name, stream in SMALL["streams"].items()}}
-    document["queries"] = [{**SMALL["queries"][0], "window": {"tumbling": window}, "on": on}]
-    loaded = load(write_scenario(folder, document))
-    return loaded, optimizer.optimize(loaded.problem, loaded.options)
+from runs import START_MS, found, plain, scenario, tables
 
 
 def run(spark: Any, loaded: Scenario, plan: Plan, folder: Path, **settings: Any) -> dict[str, Any]:
@@ -36,26 +23,6 @@ def run(spark: Any, loaded: Scenario, plan: Plan, folder: Path, **settings: Any)
     running.start()
     running.wait()
     return running.report()
-
-
-def plain(left: pd.DataFrame, right: pd.DataFrame, window_us: int = 1_000_000) -> Counter[Any]:
-    """The join of SMALL's streams by pandas: (window, sources, times) of all pairs."""
-    sides = [side.assign(region=side["source_id"].map({"p1": "n", "h1": "n", "p2": "s", "h2": "s"}),
-                         us=side["event_time"].astype("datetime64[us, UTC]").astype("int64")) for side in (left, right)]
-    for side in sides:
-        side["w"] = side["us"] // window_us
-    joined = sides[0].merge(sides[1], on=["region", "w"])
-    return Counter(zip(joined["w"], joined["source_id_x"], joined["source_id_y"], joined["us_x"], joined["us_y"],
-                       strict=True))
-
-
-def found(folder: Path, window_us: int = 1_000_000) -> Counter[Any]:
-    table = streams.read_results(folder)
-    def us(name: str) -> np.ndarray:
-        return table[name].cast(pa.int64()).to_numpy()
-
-    return Counter(zip(us("window_start") // window_us, table["left_source"].to_pylist(),
-                       table["right_source"].to_pylist(), us("left_time"), us("right_time"), strict=True))
 
 
 def test_generated_streams_join_completely_and_are_counted(spark: Any, tmp_path: Path) -> None:
@@ -77,16 +44,6 @@ def test_generated_streams_join_completely_and_are_counted(spark: Any, tmp_path:
     assert 0 < report["latency_ms"]["p50"] <= report["latency_ms"]["max"] < 1000 * report["seconds"]
     assert report["queries"][0]["latency_clock"] == "event time, played at 20× its speed"
     json.dumps(report)  # plain values
-
-
-def tables(n: int = 60) -> tuple[pd.DataFrame, pd.DataFrame]:
-    rng = np.random.default_rng(5)
-    made = []
-    for prefix in "ph":
-        at = pd.to_datetime(START_MS + rng.integers(0, 3000, n), unit="ms", utc=True)
-        made.append(pd.DataFrame({"source_id": [f"{prefix}{i}" for i in rng.integers(1, 3, n)], "event_time": at,
-                                  "value": rng.normal(size=n), "unit": prefix}))
-    return made[0], made[1]
 
 
 def test_files_of_any_kind_with_iso_and_epoch_times(spark: Any, tmp_path: Path) -> None:

@@ -204,8 +204,7 @@ def live(spark: SparkSession, work: Workload, plan: Plan, *, seconds: float, eve
     while time.time() < began + seconds and query.isActive:
         time.sleep(min(1.0, seconds / 20))
         memory.append(resident_mb(os.getpid()))
-    job.close()
-    query.stop()
+    job.gate.stop(query)
     reports = [p for p in query.recentProgress if p.numInputRows][WARM:]
     state = [float(sum(o.memoryUsedBytes for o in p.stateOperators)) for p in reports]
     shutil.rmtree(out)

@@ -57,14 +57,19 @@ class RunFolder:
 
     def open(self, digest: str, plan: Plan, problem: Problem) -> None:
         """Make the folder, or go on with it where the same scenario ran here before."""
+        self.adopt(digest)
+        if not self.plan(self.FIRST).exists():
+            draft = self.plans / ".first"
+            plan.write(draft, problem)
+            draft.rename(self.plan(self.FIRST))
+
+    def adopt(self, digest: str) -> None:
+        """The same for a site, which keeps no plans."""
         memory = self._read()
         if memory and memory["scenario"] != digest:
             raise InvalidInput([Fault(str(self.path), "another scenario ran in this folder: give a new one with -o, or "
                                       "start afresh with --fresh")])
         if not memory:
-            draft = self.plans / ".first"
-            plan.write(draft, problem)
-            draft.rename(self.plan(self.FIRST))
             self._write({"scenario": digest, "flows": {}})
 
     def remember(self, query: str, flow: Flow, lateness_ms: int) -> None:

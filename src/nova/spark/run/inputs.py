@@ -4,13 +4,16 @@ and whatever else the tuples carry."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from nova.errors import Fault, InvalidInput
+from nova.problem import Problem
+from nova.routing.flow import Flow, cells_for
 from nova.scenario.model import Columns, StreamInput
 from nova.spark.clock import Clock
 
@@ -44,33 +47,62 @@ class Input:
     """All of it lies there already: the run can end with it."""
 
 
-def open_inputs(spark: SparkSession, scenario: Scenario, folder: RunFolder, speed: float | None) -> dict[str, Input]:
-    """The inputs of all streams that a query joins."""
+@dataclass(frozen=True)
+class Feed:
+    """What a scenario says about the tuples of one stream."""
+
+    input: StreamInput
+    ids: tuple[str, ...]
+    """Its sources."""
+    rates: tuple[float, ...]
+    """Their tuples/s."""
+    folder: Path
+    """Folder that paths are meant from."""
+    place: str
+    """Where the user wrote it, for messages."""
+
+
+def feeds_of(scenario: Scenario) -> dict[str, Feed]:
+    """The feeds of all streams that a query joins."""
     used = {name for query in scenario.document.queries for name in (query.left, query.right)}
-    missing = [name for name in scenario.streams if name in used and scenario.streams[name].input is None]
+    feeds, missing = {}, []
+    sources = scenario.problem.sources
+    for row, name in enumerate(scenario.streams):
+        given = scenario.streams[name].input
+        if name not in used:
+            continue
+        if given is None:
+            missing.append(Fault(str(scenario.path), "to run, a stream needs an `input`", field=f"streams.{name}"))
+            continue
+        rows = scenario.problem.sources_of(row)
+        feeds[name] = Feed(given, tuple(sources.ids.take(pa.array(rows)).to_pylist()),
+                           tuple(sources.rate[rows].tolist()), scenario.path.parent,
+                           f"{scenario.path}: streams.{name}.input")
     if missing:
-        raise InvalidInput([Fault(str(scenario.path), "to run, a stream needs an `input`", field=f"streams.{name}")
-                            for name in missing])
+        raise InvalidInput(missing)
+    return feeds
+
+
+def open_inputs(spark: SparkSession, feeds: Mapping[str, Feed], folder: RunFolder,
+                speed: float | None) -> dict[str, Input]:
+    """The inputs of streams. `folder` keeps what they need to remember."""
     replays: dict[str, tuple[DataFrame, float]] = {}
     inputs: dict[str, Input] = {}
     beginning = folder.beginning()
-    for row, name in enumerate(scenario.streams):
-        given = scenario.streams[name].input
-        if name not in used or given is None:
-            continue
-        place = f"{scenario.path}: streams.{name}.input"
+    for name, feed in feeds.items():
+        given, place = feed.input, feed.place
         at = replay_speed(given, speed, place)
         if given.format == "generator":
-            inputs[name] = _generated(spark, scenario, row, given, Clock(speed or 1.0, beginning), place)
+            inputs[name] = _generated(spark, feed, Clock(speed or 1.0, beginning))
         elif given.format == "mqtt":
             from nova.spark.mqtt import open_mqtt
 
             frame = open_mqtt(spark, given, folder.path / "spool" / name, place)
             inputs[name] = Input(normalised(frame, given.columns, place), Clock())
         elif at is not None:
-            replays[name] = (recorded(spark, given, scenario.path.parent, place), at)
+            replays[name] = (recorded(spark, given, feed.folder, place), at)
         else:
-            frame = streamed(spark, given, scenario.path.parent, place)
+            frame = streamed(spark, given, feed.folder, place)
             inputs[name] = Input(normalised(frame, given.columns, place), at_hand=given.format in FILES)
     return inputs | _replayed(spark, replays, folder, beginning)
 
@@ -92,19 +124,16 @@ def replay_speed(given: StreamInput, speed: float | None, place: str) -> float |
     return value
 
 
-def _generated(spark: SparkSession, scenario: Scenario, row: int, given: StreamInput, clock: Clock,
-               place: str) -> Input:
+def _generated(spark: SparkSession, feed: Feed, clock: Clock) -> Input:
     """Sources made up at their rates: live, or by `clock` where a start is given or time runs at another speed."""
     import time
 
     from nova.spark import generator
 
-    sources = scenario.problem.sources
-    rows = scenario.problem.sources_of(row)
-    made = [generator.Source(sources.ids[int(i)].as_py(), float(sources.rate[i])) for i in rows if sources.rate[i] > 0]
-    options = dict(given.options)
+    made = [generator.Source(*one) for one in zip(feed.ids, feed.rates, strict=True) if one[1] > 0]
+    options = dict(feed.input.options)
     start = options.pop("start_ms", None)
-    pattern = generator.Pattern.of(options, place)
+    pattern = generator.Pattern.of(options, feed.place)
     if start is None and clock.speed == 1.0:
         clock = Clock()
     elif start is None:
@@ -113,7 +142,7 @@ def _generated(spark: SparkSession, scenario: Scenario, row: int, given: StreamI
                           partitions=spark.sparkContext.defaultParallelism)
     spark.dataSource.register(generator.Generator)
     frame = spark.readStream.format("nova_generator").option("spec", text).load()
-    return Input(normalised(frame, Columns(), place), clock)
+    return Input(normalised(frame, Columns(), feed.place), clock)
 
 
 def _replayed(spark: SparkSession, replays: Mapping[str, tuple[DataFrame, float]],
@@ -253,3 +282,17 @@ def carried(frame: DataFrame) -> pa.Schema:
 
     schema = to_arrow_schema(frame.drop("source", "time").schema, timezone="UTC")
     return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def flow_of(problem: Problem, number: int, sides: Sides, partitions: int) -> Flow:
+    """How the tuples of a query travel. `partitions`: in how many tasks they are joined at once."""
+    query = problem.queries[number]
+    flow = Flow(query.id, max(1, round(query.window_ms * 1000)), sides.on, carried(sides.left), carried(sides.right))
+    sources = np.concatenate([problem.sources_of(query.left), problem.sources_of(query.right)])
+    per_s = float(problem.sources.rate[sources].sum())
+    return replace(flow, cells=cells_for(per_s * flow.bucket_us / 1e6, partitions))
+
+
+def shared_clock(left: Input, right: Input) -> Clock | None:
+    """How event times of both relate to now; None where those of one do not."""
+    return left.clock if left.clock == right.clock else None

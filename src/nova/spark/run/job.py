@@ -11,7 +11,6 @@ exactly the unfinished batch after a crash. Plans switch between batches: see `t
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from nova.routing import Routes, compile_routes
 from nova.routing.flow import Flow
 from nova.routing.packets import Names
 from nova.routing.routes import SideName
+from nova.spark.run.gate import Gate
 from nova.spark.run.schedule import Schedule, write_atomically
 from nova.spark.run.sinks import Sink
 from nova.spark.run.tally import Tally, Till
@@ -37,13 +37,6 @@ if TYPE_CHECKING:
 
 ANCIENT = -(2**62)
 """First window of the first epoch: before all others."""
-
-class Closed(Exception):
-    """Ends a query that is being stopped before it begins a batch."""
-
-
-COMMIT_S = 5.0
-"""Time that Spark has to note a finished batch before its query is stopped; it usually needs a few milliseconds."""
 
 NewPlan = tuple[str, Routes]
 """Name of a plan and its routes for this query."""
@@ -69,13 +62,11 @@ class Job:
     watched: bool = False
     """Whether tasks tell of every tuple and of some results, for the emulation."""
     till: Till = field(init=False)
-    _turn: threading.Lock = field(default_factory=threading.Lock)
-    _closing: bool = False
-    _batch: int | None = None
-    """The batch that is being worked on, or was last."""
+    gate: Gate = field(init=False)
 
     def __post_init__(self) -> None:
         self.till = Till(self.spark.sparkContext)
+        self.gate = Gate(self.folder / "checkpoint")
 
     @property
     def schedule(self) -> Schedule:
@@ -93,51 +84,37 @@ class Job:
 
     def start(self, left: DataFrame, right: DataFrame, *, once: bool = False, every_ms: int = 0) -> StreamingQuery:
         """Start to read, join and write. `once`: stop at the end of what is there now."""
-        pairs = join_packets(self.route(left, "left"), self.route(right, "right"), self.lateness_ms, self.flow)
+        pairs = join_packets(*(with_watermark(packets, self.lateness_ms, self.flow)
+                               for packets in (self.route(left, "left"), self.route(right, "right"))))
         names = Names(self.problem.sources.ids, self.problem.nodes.ids)
         matcher = Matcher(self.flow, str(self.schedule.folder), names, self.till, self.watched)
         writer = (
             self.sink.attach(pairs, matcher)
             .writeStream.queryName(self.flow.query)
-            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .option("checkpointLocation", str(self.gate.checkpoint))
             .foreachBatch(self.step)
         )
         if once:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{every_ms} milliseconds").start()
 
-    def route(self, frame: DataFrame, side: SideName, per_node: bool = False) -> DataFrame:
+    def route(self, frame: DataFrame, side: SideName) -> DataFrame:
         """Tuples to packets."""
         query = self.problem.queries[self.query]
         rows = self.problem.sources_of(query.left if side == "left" else query.right)
         ids = self.problem.sources.ids.take(pa.array(rows))
-        router = Router(self.flow, side, str(self.schedule.folder), ids, rows, self.till, per_node, self.watched)
+        router = Router(self.flow, side, str(self.schedule.folder), ids, rows, self.till, watched=self.watched)
         return frame.mapInArrow(router, PACKET)
 
     def step(self, frame: DataFrame, batch: int) -> None:
         """One batch: take up new plans, join, write, remember how far the windows have come."""
-        with self._turn:
-            if self._closing:
-                raise Closed
-            self._batch = batch
+        with self.gate.batch(batch):
             self.take_up(batch)
             self.sink.write(frame, batch)
             done = time.time()
             tally = self.till.take()
             self.remember(tally)
             self.after(batch, tally, done)
-
-    def close(self) -> None:
-        """Let the batch that runs now come to its end and begin no other: then the query can be stopped.
-
-        Stopping it in the middle of a batch would be safe, too, but would leave that batch's results for the next run.
-        """
-        with self._turn:
-            self._closing = True
-        committed = self.folder / "checkpoint" / "commits" / str(self._batch)
-        end = time.monotonic() + COMMIT_S
-        while self._batch is not None and not committed.exists() and time.monotonic() < end:
-            time.sleep(0.01)
 
     def take_up(self, batch: int) -> None:
         """Switch to new plans from the first window that no earlier batch has routed a tuple for.
@@ -171,21 +148,22 @@ def routes_of(problem: Problem, plan: Plan, query: int) -> Routes:
     return compile_routes(plan.joins, plan.replicas, query, len(problem.sources), problem.queries[query].sink)
 
 
-def join_packets(left: DataFrame, right: DataFrame, lateness_ms: int, flow: Flow) -> DataFrame:
-    """Pairs of packets in the same cell and bucket, as columns left_packet and right_packet.
+def with_watermark(packets: DataFrame, lateness_ms: int, flow: Flow) -> DataFrame:
+    """Packets with a watermark.
 
-    The watermark runs on the ends of buckets, so one bucket is added to the lateness: no tuple that is at most
-    `lateness_ms` late is dropped.
+    It runs on the ends of buckets, so one bucket is added to the lateness: no tuple that is at most `lateness_ms` late
+    is dropped.
     """
+    return packets.withWatermark("bucket_end", f"{lateness_ms + -(-flow.bucket_us // 1000)} milliseconds")
+
+
+def join_packets(left: DataFrame, right: DataFrame) -> DataFrame:
+    """Pairs of packets in the same cell and bucket, as columns left_packet and right_packet."""
     from pyspark.sql import functions as sql
 
-    delay = f"{lateness_ms + -(-flow.bucket_us // 1000)} milliseconds"
-
     def side(frame: DataFrame, name: str) -> DataFrame:
-        watched = frame.withWatermark("bucket_end", delay)
-        return watched.select(*(sql.col(c).alias(f"{name}_{c}") for c in ("cell", "bucket_end", "packet")))
+        return frame.select(*(sql.col(c).alias(f"{name}_{c}") for c in ("cell", "bucket_end", "packet")))
 
     joined = side(left, "left").join(side(right, "right"), sql.expr(
         "left_cell = right_cell AND left_bucket_end = right_bucket_end"))
     return joined.select("left_packet", "right_packet")
-

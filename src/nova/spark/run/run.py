@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,10 @@ from nova.physical.load import node_loads
 from nova.plan import Plan
 from nova.problem import Floats, Problem
 from nova.routing import Routes
-from nova.routing.flow import Flow, cells_for
 from nova.scenario import Scenario
 from nova.spark.run.emulate import Emulation, Epochs
 from nova.spark.run.folder import RunFolder
-from nova.spark.run.inputs import Input, agree, at_end, carried, open_inputs
+from nova.spark.run.inputs import Input, agree, at_end, feeds_of, flow_of, open_inputs, shared_clock
 from nova.spark.run.job import Job, NewPlan, routes_of
 from nova.spark.run.listener import Listener
 from nova.spark.run.meter import Meter
@@ -112,7 +111,7 @@ class Run:
         for key, value in CONFIG.items():
             self.spark.conf.set(key, value)
         self.folder.open(self.scenario.digest, self.plan, self.problem)
-        inputs = open_inputs(self.spark, self.scenario, self.folder, self.settings.speed)
+        inputs = open_inputs(self.spark, feeds_of(self.scenario), self.folder, self.settings.speed)
         self.began = time.time()
         self.spark.streams.addListener(self._listener)
         for number in range(len(self.problem.queries)):
@@ -122,14 +121,8 @@ class Run:
         query, written = self.problem.queries[number], self.scenario.document.queries[number]
         left, right = inputs[written.left], inputs[written.right]
         sides = agree(left.frame, right.frame, tuple(written.on or ()))
-        window_us = max(1, round(query.window_ms * 1000))
-        flow = Flow(query.id, window_us, sides.on, carried(sides.left), carried(sides.right))
-        sources = np.concatenate([self.problem.sources_of(query.left), self.problem.sources_of(query.right)])
-        per_s = float(self.problem.sources.rate[sources].sum())
-        partitions = int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2)
-        flow = replace(flow, cells=cells_for(per_s * flow.bucket_us / 1e6, partitions))
-        clock = left.clock if left.clock == right.clock else None
-        meter = Meter(query.id, clock, self.began)
+        flow = flow_of(self.problem, number, sides, int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2))
+        meter = Meter(query.id, shared_clock(left, right), self.began)
 
         def after(batch: int, tally: Tally, done_s: float) -> None:
             meter.batch(batch, tally, done_s)
@@ -197,13 +190,11 @@ class Run:
         for one in self.running:
             failure = one.query.exception()
             if failure is not None:
-                raise NovaError(f"query {one.meter.query!r} failed: {_reason(str(failure))}")
+                raise NovaError(f"query {one.meter.query!r} failed: {reason(str(failure))}")
 
     def _stop(self) -> None:
         for one in self.running:
-            one.job.close()
-        for one in self.running:
-            one.query.stop()
+            one.job.gate.stop(one.query)
             for report in one.query.recentProgress:  # the listener may lag behind
                 one.note(json.loads(report.json))
         self.spark.streams.removeListener(self._listener)
@@ -280,11 +271,11 @@ def planned_copies(problem: Problem, routes: Routes) -> Floats:
     return sent
 
 
-def _reason(text: str) -> str:
+def reason(text: str) -> str:
     """The line of a Spark error that says what happened."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("nova.errors", "Caused by", "pyspark.errors"))]
     return (told or lines or [text])[0]
 
 
-__all__ = ["Run", "Settings", "CONFIG"]
+__all__ = ["Run", "Settings", "CONFIG", "reason"]

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from nova.errors import InvalidInput
 from nova.routing.flow import Flow
-from nova.spark.run.tasks import Matcher
+from nova.spark.run.tasks import ArrowMap
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,7 +31,7 @@ SHOWN = 20
 class Sink(Protocol):
     """Takes the results of one query, batch by batch."""
 
-    def attach(self, pairs: DataFrame, matcher: Matcher) -> DataFrame:
+    def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
         """The data flow from pairs of packets to what `write` needs."""
         ...
 
@@ -57,7 +57,7 @@ def open_sink(format: str, target: str | None, options: Mapping[str, str], flow:
             return AnyFormat(format, target, dict(options), flow)
 
 
-def result_rows(pairs: DataFrame, matcher: Matcher, flow: Flow) -> DataFrame:
+def result_rows(pairs: DataFrame, matcher: ArrowMap, flow: Flow) -> DataFrame:
     """Results as rows, in the contract's columns."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -68,7 +68,7 @@ def result_rows(pairs: DataFrame, matcher: Matcher, flow: Flow) -> DataFrame:
 class WriteFiles:
     """The last step of a task: joins, and writes its results to a file of its own. For `mapInArrow`."""
 
-    matcher: Matcher
+    matcher: ArrowMap
     format: str
     staging: str
 
@@ -127,7 +127,7 @@ class Files:
     def __post_init__(self) -> None:
         self.staging = self.folder / f".staging-{self.query}"
 
-    def attach(self, pairs: DataFrame, matcher: Matcher) -> DataFrame:
+    def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
         return pairs.mapInArrow(WriteFiles(matcher, self.format, str(self.staging)), "file string, rows bigint")
 
     def write(self, frame: DataFrame, batch: int) -> None:
@@ -147,7 +147,7 @@ class Console:
 
     flow: Flow
 
-    def attach(self, pairs: DataFrame, matcher: Matcher) -> DataFrame:
+    def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
         return result_rows(pairs, matcher, self.flow)
 
     def write(self, frame: DataFrame, batch: int) -> None:
@@ -168,7 +168,7 @@ class AnyFormat:
     options: dict[str, str]
     flow: Flow
 
-    def attach(self, pairs: DataFrame, matcher: Matcher) -> DataFrame:
+    def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
         return result_rows(pairs, matcher, self.flow)
 
     def write(self, frame: DataFrame, batch: int) -> None:

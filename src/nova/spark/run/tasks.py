@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,8 @@ PACKET_SCHEMA = pa.schema([("node", pa.int32()), ("cell", pa.int64()), ("bucket_
                            ("packet", pa.binary())])
 SAMPLED = 1000
 """Results of one record batch that the emulation follows at most."""
+ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What `mapInArrow` takes."""
 MOST_BYTES = 32 * 2**20
 """Packets that are unpacked at once."""
 
@@ -103,7 +105,7 @@ class Matcher:
             for part in _portions(batch):
                 for joined in results(self.flow, timeline, self.names, part.column("left_packet"),
                                       part.column("right_packet")):
-                    _note(joined, self.names, tally)
+                    note(joined, self.names, tally)
                     if self.watched:
                         tally.sampled.append(sample(joined, self.names))
                     yield joined
@@ -124,7 +126,8 @@ def _portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start)
 
 
-def _note(joined: pa.RecordBatch, names: Names, tally: Tally) -> None:
+def note(joined: pa.RecordBatch, names: Names, tally: Tally) -> None:
+    """Count results by host and by the event time of their later tuple."""
     hosts = pc.index_in(joined.column("node"), value_set=names.nodes).to_numpy(zero_copy_only=False)
     left, right = (joined.column(f"{side}_time").cast(pa.int64()).to_numpy() for side in ("left", "right"))
     tally.results.update(_count(hosts))

@@ -1,0 +1,57 @@
+"""`nova deploy`: a plan cut into what each site needs."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import typer
+
+from nova.cli.opening import PLAN, SCENARIO
+from nova.cli.output import JSON, emit_json, progress, table
+
+app = typer.Typer()
+
+
+@app.command()
+def command(
+    scenario: Path = SCENARIO,
+    plan: Path = PLAN,
+    out: Path = typer.Option(Path("out/sites"), "-o", "--out", metavar="DIR", help="One folder per site goes here."),
+    exchange: str = typer.Option(..., metavar="ADDRESS",
+                                 help="How sites reach each other: a folder that all of them see, or "
+                                      "mqtt://user:password@host:1883/prefix."),
+    lateness: str = typer.Option("10s", help="Tuples up to this late are never dropped."),
+    as_json: bool = JSON,
+) -> None:
+    """Write what each site of PLAN needs into a folder of its own: its share of the plan, its configuration
+    (`site.json`) and its command (`run.sh`), which runs `nova run --site NODE` there.
+
+    Example: `nova deploy demo/scenario.yaml demo/plan -o demo/sites --exchange mqtt://broker:1883/demo`
+    """
+    from nova.cli.opening import open_plan
+    from nova.cli.options import milliseconds
+    from nova.spark.run.deploy import shares, write
+    from nova.spark.run.exchange import open_exchange
+    from nova.spark.run.share import SIDES, Settled
+    from nova.spark.session import open_session
+
+    opened = open_plan(scenario, plan)
+    open_exchange(exchange, out)  # an address that cannot work is refused here, not at every site
+    address = exchange if "://" in exchange else str(Path(exchange).resolve())
+    address = f"{address.rstrip('/')}/{uuid.uuid4().hex[:8]}"  # what an earlier deployment left there is not read
+    settled = Settled(address, round(milliseconds(lateness, "--lateness")))
+    written = []
+    with progress("starting Spark"), open_session(name="nova deploy") as spark:
+        for share in shares(spark, opened.scenario, opened.plan, settled):
+            folder = write(share, out)
+            sends = sum(len(share.own(query, side)) for query in share.queries for side in SIDES)
+            joins = sum(node == share.site for node in share.replicas["node"].to_pylist())
+            collects = [query.flow.query for query in share.queries if query.sink == share.site]
+            written.append({"site": share.site, "folder": str(folder), "sources": sends, "replicas": joins,
+                            "collects": collects, "command": str(folder / "run.sh")})
+    if as_json:
+        emit_json({"exchange": address, "sites": written})
+        return
+    table("Sites", ["site", "sources", "replicas", "collects", "command"],
+          [(s["site"], s["sources"], s["replicas"], ", ".join(s["collects"]), s["command"]) for s in written])

@@ -1,0 +1,89 @@
+"""Sites side by side in one session; `test_sites_live.py` runs them as processes of their own."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streams
+from brokers import address, broker
+from nova.errors import InvalidInput
+from nova.plan import Replicas
+from nova.spark.run.deploy import shares
+from nova.spark.run.exchange import open_exchange
+from nova.spark.run.run import Settings
+from nova.spark.run.share import Settled, Share
+from nova.spark.run.site import Site
+from runs import file_inputs, found, plain, scenario, tables
+
+
+def side_by_side(spark: Any, made: list[Share], exchange: str, folder: Path) -> dict[str, Site]:
+    sites = {share.site: Site(spark, share, Settings(folder / share.site, until_end=True),
+                              open_exchange(exchange, folder / share.site)) for share in made}
+    failures: list[BaseException] = []
+
+    def work(site: Site) -> None:
+        try:
+            site.start()
+            site.wait()
+        except BaseException as failure:
+            failures.append(failure)
+            for other in sites.values():
+                other.stop()
+
+    threads = [threading.Thread(target=work, args=(site,)) for site in sites.values()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=150)
+    if any(thread.is_alive() for thread in threads):
+        for site in sites.values():
+            site.stop()
+    if failures:
+        raise failures[0]
+    assert not any(thread.is_alive() for thread in threads)
+    return sites
+
+
+@pytest.mark.parametrize("way", ["folders", "broker"])
+def test_sites_give_the_plain_join(spark: Any, tmp_path: Path, way: str) -> None:
+    left, right = tables(120)
+    loaded, plan = scenario(tmp_path / "s", file_inputs(tmp_path / "s", left, right, 3))
+    joins = plan.joins
+    # Grid and window slices, on sites that send as well and on one that only joins.
+    whole = Replicas.whole(np.arange(len(joins)), np.zeros(len(joins), int))
+    rows = np.repeat(np.arange(len(joins)), 3)
+    split = whole.take(rows)
+    part = np.tile(np.arange(3), len(joins))
+    split.left_to[part == 0], split.left_from[part > 0] = 0.4, 0.4
+    split.slice_to[part == 1], split.slice_from[part == 2] = 0.5, 0.5
+    split.node[:] = part
+    with broker() as port:
+        exchange = str(tmp_path / "exchange") if way == "folders" else address(port, "sites/test")
+        settled = Settled(exchange)
+        made = list(shares(spark, loaded, streams.replace_replicas(plan, split), settled))
+        assert {share.site for share in made} == {"edge1", "edge2", "fog", "hq"}
+        sites = side_by_side(spark, made, exchange, tmp_path / "run")
+    wanted = plain(left, right)
+    assert found(tmp_path / "run" / "hq" / "results") == wanted
+    results = streams.read_results(tmp_path / "run" / "hq" / "results")
+    assert set(results["node"].to_pylist()) == {"edge1", "edge2", "fog"}
+    reports = {name: site.report()["queries"][0] for name, site in sites.items()}
+    assert reports["hq"]["results"] == wanted.total()
+    assert sum(reports[name]["results"] for name in ("edge1", "edge2", "fog")) == wanted.total()
+    assert reports["edge1"]["tuples"].keys() == {"left", "right"}
+    assert sum(sum(report["tuples"].values()) for report in reports.values()) == 240
+
+
+def test_columns_that_are_missing_at_a_site_are_told(spark: Any, tmp_path: Path) -> None:
+    left, right = tables(10)
+    loaded, plan = scenario(tmp_path / "s", file_inputs(tmp_path / "s", left, right, 1))
+    made = {share.site: share for share in shares(spark, loaded, plan, Settled(str(tmp_path / "x")))}
+    for file in (tmp_path / "s" / "p").iterdir():
+        left.drop(columns="unit").to_parquet(file, index=False)
+    with pytest.raises(InvalidInput, match="lack the columns unit"):
+        side_by_side(spark, [made["edge1"]], str(tmp_path / "x"), tmp_path / "run")

@@ -1,0 +1,61 @@
+"""Sites as they are meant: a process with its own Spark each, some of which die and come back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from brokers import address, broker
+from processes import Process, environment, looked_after
+from runs import file_inputs, found, plain, scenario, tables
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def deployed(folder: Path, exchange: str, parts: int) -> dict[str, Path]:
+    """A scenario with files, its plan, and its sites' folders by name."""
+    left, right = tables(40 * parts, 1000 * parts)
+    left, right = (side.sort_values("event_time", ignore_index=True) for side in (left, right))
+    loaded, plan = scenario(folder / "s", file_inputs(folder / "s", left, right, parts))
+    plan.write(folder / "plan", loaded.problem)
+    left.to_pickle(folder / "left.pickle")
+    right.to_pickle(folder / "right.pickle")
+    command = [str(Path(sys.executable).parent / "nova"), "deploy", str(folder / "s" / "scenario.yaml"),
+               str(folder / "plan"), "-o", str(folder / "sites"), "--exchange", exchange, "--json"]
+    told = json.loads(subprocess.run(command, check=True, capture_output=True, env=environment(), timeout=200).stdout)
+    return {site["site"]: folder / "sites" / site["site"] for site in told["sites"]}
+
+
+def wanted(folder: Path) -> object:
+    import pandas as pd
+
+    return plain(pd.read_pickle(folder / "left.pickle"), pd.read_pickle(folder / "right.pickle"))
+
+
+@pytest.mark.parametrize("way", ["folders", "broker"])
+def test_sites_that_die_and_come_back_lose_and_double_nothing(tmp_path: Path, way: str) -> None:
+    with broker() as port, looked_after() as started:
+        exchange = str(tmp_path / "exchange") if way == "folders" else address(port, "sites")
+        sites = deployed(tmp_path, exchange, 24)
+        assert set(sites) == {"edge1", "edge2", "fog", "hq"}
+        running = {name: Process(folder / "run.sh", "--until-end", log=tmp_path / f"{name}.log")
+                   for name, folder in sites.items()}
+        started += running.values()
+
+        def batches(name: str, stage: str) -> int:
+            folder = sites[name] / "run" / "jobs" / "climate" / stage / "checkpoint" / "commits"
+            return sum(file.name.isdigit() for file in folder.glob("*"))
+
+        for name, stage, least in (("edge1", "send", 3), ("fog", "join", 2), ("hq", "collect", 1),
+                                   ("edge1", "send", 6)):
+            running[name].until(lambda name=name, stage=stage, least=least: batches(name, stage) >= least)
+            running[name].kill()
+            running[name] = running[name].again()
+            started.append(running[name])
+        for process in running.values():
+            process.wait()
+    assert found(sites["hq"] / "run" / "results") == wanted(tmp_path)
