@@ -21,9 +21,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("nova.cli.simulate", "Run a plan through a queueing simulation: latency, throughput, backlog."),
     "run": ("nova.cli.run", "Run a plan's joins on Spark, live or over recorded data."),
     "deploy": ("nova.cli.deploy", "Cut a plan into what each site needs to run its share."),
+    "showcase": ("nova.cli.showcase", "Regional climate anomalies from end to end, Nova beside the baselines."),
     "measurements": ("nova.cli.measurements", "Raw ping results in, clean latencies and a report out (Spark)."),
     "data": ("nova.cli.data", "Public topologies and sensor archives: list, fetch, where."),
-    "sensors": ("nova.cli.sensors", "Sensor archives in, clean streams with rates and a scenario out (Spark)."),
     "embed": ("nova.cli.embed", "Phase I alone: coordinates from latencies, with their accuracy."),
     "bench": ("nova.cli.bench", "Measure Nova on this machine: ratios and gaps."),
 }

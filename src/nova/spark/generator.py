@@ -59,6 +59,13 @@ class Pattern:
     anomaly_ms: float = 2000.0
     anomaly_shift: float = 0.0
     """What an anomaly adds to the values."""
+    anomaly_sources: str = ""
+    """Sources that have anomalies, with commas between; none named: all."""
+
+    def strange(self, source: str) -> bool:
+        """Whether a source has anomalies."""
+        named = [name.strip() for name in self.anomaly_sources.split(",") if name.strip()]
+        return self.anomaly_every_ms > 0 and (not named or source in named)
 
     @staticmethod
     def of(options: Mapping[str, Any], place: str) -> Pattern:
@@ -72,6 +79,8 @@ class Pattern:
                     known[f"{name}_ms"] = DURATION.parse(value)
                 elif name in ("seed", "keys"):
                     known[name] = int(value)
+                elif name == "anomaly_sources":
+                    known[name] = str(value)
                 elif name in Pattern.__dataclass_fields__ and not name.endswith("_ms"):
                     known[name] = float(value)
                 else:
@@ -108,7 +117,7 @@ def tuples_between(source: Source, pattern: Pattern, after_ms: float, until_ms: 
     event_us = np.round((start_ms + due) * 1000).astype(np.int64)
     return pa.table([
         pa.repeat(pa.scalar(source.id), len(k)), pa.array(event_us, SCHEMA.field("event_time").type),
-        pa.array(_values(due, draw, pattern)), pa.array(_keys(draw, pattern)),
+        pa.array(_values(due, draw, pattern, pattern.strange(source.id))), pa.array(_keys(draw, pattern)),
     ], schema=SCHEMA)
 
 
@@ -143,13 +152,13 @@ def _unit(h: npt.NDArray[np.uint64]) -> Floats:
     return unit
 
 
-def _values(due_ms: Floats, draw: npt.NDArray[np.uint64], pattern: Pattern) -> Floats:
+def _values(due_ms: Floats, draw: npt.NDArray[np.uint64], pattern: Pattern, strange: bool) -> Floats:
     a, b = (_unit(hash_longs(draw.view(np.int64), salt)) for salt in (1, 2))
     normal = np.sqrt(-2 * np.log1p(-a)) * np.cos(2 * np.pi * b)
     values = pattern.mean + pattern.swing * np.sin(2 * np.pi * due_ms / 60_000) + pattern.noise * normal
-    if pattern.anomaly_every_ms > 0:
-        strange = (due_ms % pattern.anomaly_every_ms) >= pattern.anomaly_every_ms - pattern.anomaly_ms
-        values += np.where(strange, pattern.anomaly_shift, 0.0)
+    if strange:
+        during = (due_ms % pattern.anomaly_every_ms) >= pattern.anomaly_every_ms - pattern.anomaly_ms
+        values += np.where(during, pattern.anomaly_shift, 0.0)
     result: Floats = values
     return result
 

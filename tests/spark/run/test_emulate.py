@@ -64,8 +64,9 @@ def joined(problem: Problem, plan: Plan, left: Arrived, right: Arrived, some: in
                            np.int32), float(some))
 
 
-def emulated(problem: Problem, plan: Plan, seconds: float, step: float, some: int = 0) -> Emulation:
-    emulation = Emulation(problem, lambda _: plan, 12.0)
+def emulated(problem: Problem, plan: Plan, seconds: float, step: float, some: int = 0,
+             retain_s: float = 12.0) -> Emulation:
+    emulation = Emulation(problem, lambda _: plan, retain_s)
     for after, until in pairwise(np.linspace(0.0, seconds, round(seconds / step) + 1).tolist()):
         sides = [arrived(problem, side, after, until) for side in (0, 1)]
         samples = [joined(problem, plan, *sides, some)] if some else []
@@ -129,10 +130,11 @@ def test_batches_change_nothing() -> None:
         assert whole_told[name] == cut_told[name]
 
 
-def test_results_wait_for_their_later_tuple_and_the_way_to_the_sink() -> None:
+@pytest.mark.parametrize("step", [1.0, 5.0])
+def test_results_wait_for_their_later_tuple_and_the_way_to_the_sink(step: float) -> None:
     problem = WORK.problem()
     plan = plan_of(problem, "top-c")  # joins stay whole
-    emulation = emulated(problem, plan, 5.0, 1.0, some=7)
+    emulation = emulated(problem, plan, 5.0, step, some=7, retain_s=1.5)  # also where one batch is longer than that
     told = emulation.report()
     pairs = 4 * 5 * 50 * 50
     assert told["results"]["not_followed"] == 0

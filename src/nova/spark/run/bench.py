@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +22,12 @@ from nova.optimizer import optimize
 from nova.options import Options
 from nova.plan import Plan
 from nova.problem import Equal, Nodes, Problem, Query, Sources
-from nova.routing.flow import Flow, cells_for
+from nova.routing.flow import Flow
 from nova.scenario.model import Columns
 from nova.spark import generator
-from nova.spark.clock import Clock
-from nova.spark.run.inputs import carried, normalised
+from nova.spark.run import inputs
+from nova.spark.run.inputs import Sides, normalised
 from nova.spark.run.job import Job
-from nova.spark.run.meter import Meter
 from nova.spark.run.run import CONFIG
 from nova.spark.run.sinks import Files
 
@@ -57,6 +54,10 @@ class Workload:
     def per_second(self) -> float:
         """Tuples/s of all sensors."""
         return 2 * self.regions * self.rate
+
+    def told(self) -> dict[str, float]:
+        """As plain values."""
+        return {"sources": 2 * self.regions, "rate": self.rate, "window_ms": self.window_ms, "keys": KEYS}
 
     def problem(self) -> Problem:
         """The paper's cluster: a sink, a node per sensor, and workers that can take three quarters of a join each."""
@@ -127,13 +128,17 @@ def plain_job(spark: SparkSession, work: Workload, folder: Path, out: Path) -> S
             .option("checkpointLocation", str(out / "checkpoint")).trigger(availableNow=True).start())
 
 
+def flow_of(spark: SparkSession, work: Workload, left: DataFrame, right: DataFrame) -> Flow:
+    """How the workload's tuples travel, as in `nova run`."""
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
+    return inputs.flow_of(work.problem(), 0, Sides(left, right, ("key",)), partitions)
+
+
 def routed_job(spark: SparkSession, work: Workload, plan: Plan, folder: Path, out: Path) -> StreamingQuery:
     """The same under a plan."""
     problem = work.problem()
     left, right = (normalised(frame, Columns(), "bench") for frame in read_batches(spark, folder))
-    flow = Flow("climate", round(work.window_ms * 1000), ("key",), carried(left), carried(right))
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
-    flow = replace(flow, cells=cells_for(work.per_second * flow.bucket_us / 1e6, partitions))
+    flow = flow_of(spark, work, left, right)
     job = Job(spark, problem, 0, flow, Files("parquet", "climate", out / "results"), out / "job", LATENESS_MS)
     job.begin("00000", plan)
     return job.start(left, right, once=True)
@@ -173,94 +178,23 @@ def throughput(spark: SparkSession, work: Workload, plan: Plan, *, seconds_per_b
             "results": results["routed"]}
 
 
-def live(spark: SparkSession, work: Workload, plan: Plan, *, seconds: float, every_ms: int,
-         scratch: Path) -> dict[str, Any]:
-    """The routed job on live streams at their rates: latency from event to sink, start to first result, backlog."""
-    problem = work.problem()
-    spark.dataSource.register(generator.Generator)
-    sides = []
-    for side in (0, 1):
-        sources = [generator.Source(f"{'ph'[side]}{i}", work.rate) for i in range(work.regions)]
-        text = generator.spec(sources, generator.Pattern(seed=side, keys=KEYS))
-        frame = spark.readStream.format("nova_generator").option("spec", text).load()
-        sides.append(normalised(frame, Columns(), "bench"))
-    flow = Flow("climate", round(work.window_ms * 1000), ("key",), carried(sides[0]), carried(sides[1]))
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
-    flow = replace(flow, cells=cells_for(work.per_second * flow.bucket_us / 1e6, partitions))
-    out = Path(tempfile.mkdtemp(dir=scratch))
-    began = time.time()
-    first, steady = Meter("climate", Clock(), began), Meter("climate", Clock(), began)
-
-    def after(batch: int, tally: Any, done_s: float) -> None:
-        first.batch(batch, tally, done_s)
-        if first.first_result_s is not None and batch > WARM:
-            steady.batch(batch, tally, done_s)
-
-    job = Job(spark, problem, 0, flow, Files("parquet", "climate", out / "results"), out / "job", LATENESS_MS,
-              after=after)
-    job.begin("00000", plan)
-    query = job.start(sides[0], sides[1], every_ms=every_ms)
-    memory: list[float] = []
-    while time.time() < began + seconds and query.isActive:
-        time.sleep(min(1.0, seconds / 20))
-        memory.append(resident_mb(os.getpid()))
-    job.gate.stop(query)
-    reports = [p for p in query.recentProgress if p.numInputRows][WARM:]
-    state = [float(sum(o.memoryUsedBytes for o in p.stateOperators)) for p in reports]
-    shutil.rmtree(out)
-    return {
-        "every_ms": every_ms,
-        "latency_ms": steady.latencies.percentiles(),
-        "first_result_s": first.first_result_s,
-        "tuples_per_s": sum(first.tuples.values()) / max(first.event_s, 1e-3),
-        "batch_ms": float(np.median([p.durationMs["triggerExecution"] for p in reports])) if reports else None,
-        "state_bytes": _course(state),
-        "memory_mb": _course(memory),
-    }
-
-
-def _course(values: list[float]) -> dict[str, float] | None:
-    """How something that should stay bounded went: means of the second and the last quarter, and the largest."""
-    if not values:
-        return None
-    quarter = max(len(values) // 4, 1)
-    return {"early": float(np.mean(values[quarter : 2 * quarter] or values)), "late": float(np.mean(values[-quarter:])),
-            "most": float(max(values))}
-
-
-def resident_mb(root: int) -> float:
-    """Memory of a process and all its children (JVM, Python workers) in MB; 0 where there is no /proc."""
-    parent: dict[int, int] = {}
-    pages: dict[int, int] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = entry.read_text().rpartition(")")[2].split()
-            parent[int(entry.parent.name)] = int(fields[1])
-            pages[int(entry.parent.name)] = int(fields[21])
-        except (OSError, IndexError):
-            continue  # the process has just ended
-    mine, total = {root}, pages.get(root, 0)
-    grown = True
-    while grown:
-        more = {p for p, above in parent.items() if above in mine and p not in mine}
-        total += sum(pages[p] for p in more)
-        mine |= more
-        grown = bool(more)
-    return total * os.sysconf("SC_PAGE_SIZE") / 2**20
+def prepare(spark: SparkSession, work: Workload) -> Plan:
+    """Set the session up as `nova run` does, and plan the workload."""
+    for key, value in CONFIG.items():
+        spark.conf.set(key, value)
+    return optimize(work.problem(), Options(seed=1))
 
 
 def bench(spark: SparkSession, work: Workload, *, rounds: int, batches: int, saturated_s: float,
-          live_s: float, intervals_ms: list[int], soak_s: float, scratch: Path) -> dict[str, Any]:
-    """All figures; see `nova bench stream`."""
-    for key, value in CONFIG.items():
-        spark.conf.set(key, value)
-    problem = work.problem()
-    plan = optimize(problem, Options(seed=1))
+          live_s: float, intervals_ms: list[int], scratch: Path) -> dict[str, Any]:
+    """All figures but the soak's; see `nova bench stream`."""
+    plan = prepare(spark, work)
     usual = throughput(spark, work, plan, seconds_per_batch=1.0, batches=batches, rounds=rounds, scratch=scratch)
     full = throughput(spark, work, plan, seconds_per_batch=saturated_s, batches=batches, rounds=rounds,
                       scratch=scratch)
+    from nova.spark.run.live import live
+
     lives = [live(spark, work, plan, seconds=live_s, every_ms=every, scratch=scratch) for every in intervals_ms]
-    soak = live(spark, work, plan, seconds=soak_s, every_ms=0, scratch=scratch) if soak_s > 0 else None
     latency = (lives[0]["latency_ms"] or {}) if lives else {}
     return {
         "tuples_per_s": full["tuples_per_s"],
@@ -270,8 +204,7 @@ def bench(spark: SparkSession, work: Workload, *, rounds: int, batches: int, sat
         "usual": usual,
         "saturated": full,
         "live": lives,
-        "soak": soak,
         "replicas": len(plan.replicas),
-        "workload": {"sources": 2 * work.regions, "rate": work.rate, "window_ms": work.window_ms, "keys": KEYS},
+        "workload": work.told(),
     }
 

@@ -36,6 +36,7 @@ from nova.routing.position import Longs, slice_position, window_number
 from nova.routing.routes import Rows, Side, SideName
 from nova.routing.xxh64 import Hashes, hash_longs
 from nova.spark.run.meter import Latencies
+from nova.spark.run.schedule import Entry
 from nova.spark.run.tally import Arrived, Sample
 
 PATIENCE_S = 2.0
@@ -237,6 +238,11 @@ class Epochs:
     first_windows: tuple[int, ...]
     plans: tuple[str, ...]
 
+    @staticmethod
+    def of(entries: Sequence[Entry]) -> Epochs:
+        """As the job's schedule has them."""
+        return Epochs(tuple(entry.first_window for entry in entries), tuple(entry.plan for entry in entries))
+
 
 class Emulation:
     """The emulated hosts of a run; takes in batches of its queries in any order, from any thread."""
@@ -345,19 +351,20 @@ class Emulation:
         """Look up when the tuples of sampled results were served."""
         known, done, born = (np.concatenate(both) for both in zip(self._ledger, (due.key, finish, due.born),
                                                                   strict=True))
-        keep = born >= self.queues.now - self.retain_s
-        order = np.argsort(known[keep], kind="stable")
-        self._ledger = known[keep][order], done[keep][order], born[keep][order]
+        order = np.argsort(known, kind="stable")
+        known, done, born = known[order], done[order], born[order]
         pairs = self._pairs
-        found_left, left = _look_up(self._ledger, pairs.left)
-        found_right, right = _look_up(self._ledger, pairs.right)
+        found_left, left = _look_up(known, done, pairs.left)
+        found_right, right = _look_up(known, done, pairs.right)
         both = found_left & found_right
         at_sink = np.maximum(left, right)[both] + pairs.to_sink[both]
         _count(self.results, 1000.0 * (at_sink - pairs.latest[both]), pairs.weight[both])
         self.results_found += float(pairs.weight[both].sum())
-        stale = ~both & (pairs.latest < self.queues.now - self.retain_s)
+        past = self.queues.now - self.retain_s
+        stale = ~both & (pairs.latest < past)
         self.results_missed += float(pairs.weight[stale].sum())
         self._pairs = pairs.keep(~both & ~stale)
+        self._ledger = known[born >= past], done[born >= past], born[born >= past]
         when, weight = (np.concatenate(two) for two in zip(self._coming, (at_sink, pairs.weight[both]), strict=True))
         there = when <= self.queues.now
         self.at_sink += float(weight[there].sum())
@@ -423,13 +430,13 @@ def _count(into: Latencies, ms: Floats, weight: Floats) -> None:
         into.counts[latency] += count
 
 
-def _look_up(ledger: tuple[Hashes, Floats, Floats], wanted: Hashes) -> tuple[np.ndarray, Floats]:
-    """Which keys are in the ledger, and when those were done."""
-    if not len(ledger[0]):
+def _look_up(known: Hashes, done: Floats, wanted: Hashes) -> tuple[np.ndarray, Floats]:
+    """Which keys are among those known (in order), and when those were done."""
+    if not len(known):
         return np.zeros(len(wanted), bool), np.full(len(wanted), np.nan)
-    at = np.minimum(np.searchsorted(ledger[0], wanted), len(ledger[0]) - 1)
-    found = ledger[0][at] == wanted
-    return found, np.where(found, ledger[1][at], np.nan)
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    found = known[at] == wanted
+    return found, np.where(found, done[at], np.nan)
 
 
 def predict(problem: Problem, plan: Plan, seconds: float, distances: Distances | None = None) -> dict[str, Any]:

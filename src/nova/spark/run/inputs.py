@@ -3,6 +3,7 @@ and whatever else the tuples carry."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -88,12 +89,12 @@ def open_inputs(spark: SparkSession, feeds: Mapping[str, Feed], folder: RunFolde
     """The inputs of streams. `folder` keeps what they need to remember."""
     replays: dict[str, tuple[DataFrame, float]] = {}
     inputs: dict[str, Input] = {}
-    beginning = folder.beginning()
+    beginning, now_ms = folder.beginning(), int(time.time() * 1000)
     for name, feed in feeds.items():
         given, place = feed.input, feed.place
         at = replay_speed(given, speed, place)
         if given.format == "generator":
-            inputs[name] = _generated(spark, feed, Clock(speed or 1.0, beginning))
+            inputs[name] = _generated(spark, feed, Clock(speed or 1.0, beginning), now_ms)
         elif given.format == "mqtt":
             from nova.spark.mqtt import open_mqtt
 
@@ -124,10 +125,9 @@ def replay_speed(given: StreamInput, speed: float | None, place: str) -> float |
     return value
 
 
-def _generated(spark: SparkSession, feed: Feed, clock: Clock) -> Input:
-    """Sources made up at their rates: live, or by `clock` where a start is given or time runs at another speed."""
-    import time
-
+def _generated(spark: SparkSession, feed: Feed, clock: Clock, now_ms: int) -> Input:
+    """Sources made up at their rates: live, or by `clock` where a start is given or time runs at another speed. All
+    streams of a run must begin with the same event time: `now_ms`, unless the scenario says another."""
     from nova.spark import generator
 
     made = [generator.Source(*one) for one in zip(feed.ids, feed.rates, strict=True) if one[1] > 0]
@@ -137,7 +137,7 @@ def _generated(spark: SparkSession, feed: Feed, clock: Clock) -> Input:
     if start is None and clock.speed == 1.0:
         clock = Clock()
     elif start is None:
-        start = time.time() * 1000
+        start = now_ms
     text = generator.spec(made, pattern, None if start is None else int(start), clock=clock,
                           partitions=spark.sparkContext.defaultParallelism)
     spark.dataSource.register(generator.Generator)

@@ -98,6 +98,8 @@ class Run:
         self.began = time.time()
         self.stopped = threading.Event()
         self._listener = Listener(self._note)
+        self.rivals: dict[str, Emulation] = {}
+        """Other plans that get the same tuples, in emulation only."""
         longest_s = max(query.window_ms for query in scenario.problem.queries) / 1000
         self.emulation = None if not settings.emulate else Emulation(
             scenario.problem, self._read_plan, settings.lateness_ms / 1000 + longest_s)
@@ -127,9 +129,9 @@ class Run:
         def after(batch: int, tally: Tally, done_s: float) -> None:
             meter.batch(batch, tally, done_s)
             if self.emulation is not None:
-                epochs = job.schedule.entries()
-                self.emulation.batch(number, tally, Epochs(tuple(e.first_window for e in epochs),
-                                                           tuple(e.plan for e in epochs)))
+                self.emulation.batch(number, tally, Epochs.of(job.schedule.entries()))
+                for rival in self.rivals.values():
+                    rival.batch(number, Tally(arrived=tally.arrived), Epochs.of(job.schedule.entries()[:1]))
 
         s = self.settings
         sink = open_sink(s.format, s.target, s.options, flow, self.folder.path)
@@ -198,8 +200,8 @@ class Run:
             for report in one.query.recentProgress:  # the listener may lag behind
                 one.note(json.loads(report.json))
         self.spark.streams.removeListener(self._listener)
-        if self.emulation is not None:
-            self.emulation.finish()
+        for emulation in [*([self.emulation] if self.emulation else []), *self.rivals.values()]:
+            emulation.finish()
 
     def report(self) -> dict[str, Any]:
         """What the run did, as plain values."""

@@ -1,0 +1,48 @@
+"""`nova bench stream`, at a size that says nothing about speed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from builders import invoke_json
+from nova.spark.run.live import resident_mb, trend
+
+
+def test_stream_measures_both_jobs_and_live_latency(spark: Any) -> None:
+    figures = invoke_json("bench", "stream", "--rate", 200, "--rounds", 1, "--batches", 1, "--saturated", 2, "--live",
+                          6, "--every", 500)
+    assert {"tuples_per_s", "plain_tuples_per_s", "ratio", "latency_ms"} <= set(figures)
+    assert figures["ratio"] == pytest.approx(figures["tuples_per_s"] / figures["plain_tuples_per_s"])
+    assert figures["usual"]["tuples_per_batch"] == 1600
+    assert figures["saturated"]["results"] > 0  # and both jobs have as many
+    assert figures["latency_ms"]["p50"] > 0
+    run, = figures["live"]
+    assert run["every_ms"] == 500
+    assert run["tuples_per_s"] == pytest.approx(1600, rel=0.2)
+    assert 0 < run["first_result_s"] < 120
+    assert 0 < run["latency_ms"]["p50"] <= run["latency_ms"]["p99"]
+
+
+def test_a_soak_tells_how_state_and_memory_go(spark: Any) -> None:
+    figures = invoke_json("bench", "stream", "--soak", 0.2, "--rate", 25)
+    assert figures["minutes"] == pytest.approx(0.2, rel=0.5)
+    assert len(figures["course"]) == 60
+    assert figures["tuples_per_s"] == pytest.approx(200, rel=0.3)
+    last = figures["course"][-1]
+    assert last["memory_mb"] > 100
+    assert last["state_rows"] > 0
+    assert figures["state_rows"]["late"] < 3 * figures["state_rows"]["early"] + 100
+    assert figures["late_tuples"] == 0
+
+
+def test_trends_compare_the_second_quarter_with_the_last() -> None:
+    assert trend([1, 1, 2, 2, 3, 3, None, 8, 8]) == {"early": 2.0, "late": 8.0, "most": 8.0}
+    assert trend([None]) is None
+
+
+def test_resident_memory_counts_this_process() -> None:
+    import os
+
+    assert resident_mb(os.getpid()) > 10

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders import invoke, invoke_json
+from nova.spark.showcase.place import STRANGE
+
+
+def test_generated_anomalies_are_found_and_nova_stands_beside_the_baselines(spark: Any, tmp_path: Path) -> None:
+    out = tmp_path / "show"
+    told = invoke_json("showcase", "-o", out, "--seconds", 16, "--rate", 8, "--speed", 16)
+    assert {anomaly["region"] for anomaly in told["anomalies"]} == {STRANGE}
+    for anomaly in told["anomalies"]:
+        assert anomaly["pressure"] < -3
+        assert anomaly["humidity"] > 6
+    rows = {row["approach"]: row for row in told["placements"]}
+    assert rows["nova"]["overloaded"] == 0
+    assert rows["nova"]["backlog"] < 100
+    assert rows["sink"]["overloaded"] == 1
+    assert rows["sink"]["emulated_p50_ms"] > 10 * rows["nova"]["emulated_p99_ms"]
+    assert rows["sink"]["served_per_s"] < rows["nova"]["served_per_s"] / 4
+    emulation = told["run"]["emulation"]
+    for figure in emulation["compared"]:
+        if "longest" not in figure["figure"] and "growth" not in figure["figure"]:
+            assert figure["emulated"] == pytest.approx(figure["predicted"], rel=0.1, abs=10), figure["figure"]
+    page = (out / "index.html").read_text()
+    assert f"<td>{STRANGE}</td>" in page
+    assert "Sink-based" in page
+    assert (out / "plan.html").stat().st_size > 10_000
+    refused = invoke("showcase", "-o", tmp_path)
+    assert refused.exit_code == 2
+    assert "other things than a showcase" in refused.output
