@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "showcase": ("nova.cli.showcase", "Regional climate anomalies from end to end, Nova beside the baselines."),
     "measurements": ("nova.cli.measurements", "Raw ping results in, clean latencies and a report out (Spark)."),
     "data": ("nova.cli.data", "Public topologies and sensor archives: list, fetch, where."),
+    "sensors": ("nova.cli.sensors", "Sensor archives in, clean streams with rates and a scenario out (Spark)."),
     "embed": ("nova.cli.embed", "Phase I alone: coordinates from latencies, with their accuracy."),
     "bench": ("nova.cli.bench", "Measure Nova on this machine: ratios and gaps."),
 }

@@ -63,6 +63,12 @@ def session(
         # Batches are bounded by their rows. A bound on bytes too makes Spark measure every batch after every row,
         # which costs half of the way to Python; this value, and only this one, turns that off.
         "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+        # Rows are counted on their way (`observe`); where none of them is good, this rule would replace the whole plan
+        # by an empty one, and the counts would be gone with it.
+        "spark.sql.adaptive.optimizer.excludedRules":
+            "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
+        # as every reader knows them, with their zone; Spark's own default (INT96) has none
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.ui.showConsoleProgress": "false",
     }
     builder = SparkSession.builder.appName(name)

@@ -176,6 +176,14 @@ def test_one_ping_per_pair_and_bucket_is_drawn_too(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.png").stat().st_size > 10_000
 
 
+def test_files_without_a_good_row_are_accounted_for(tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("from,to,rtt\na,b,-1\n")
+    report = invoke_json("measurements", tmp_path / "bad.csv", "-o", tmp_path / "out")
+    assert (report["rows"]["rows"], report["rows"]["quarantined"]) == (1, {"rtt_negative": 1})
+    assert report["coverage"]["pairs"] == 0
+    assert len(read(tmp_path / "out", "latency.parquet")) == 0
+
+
 @pytest.mark.parametrize(("arguments", "told"), [
     (["nothing.csv"], "no such file, folder or glob"),
     (["{folder}/notes.pdf"], "unknown ending"),

@@ -210,7 +210,8 @@ def _pings(
         rtt, lost = f.col("rtt_typed"), f.col("rtt_typed").isNull()
     else:
         word = f.lower("rtt_text")
-        rtt, lost = word.try_cast("double"), f.coalesce(word.isin(*LOST), f.lit(True))
+        lost = f.coalesce(word.isin(*LOST), f.lit(True))
+        rtt = f.when(~lost, word).try_cast("double")  # a cast that fails costs an exception
     moment = f.col("time_text")
     numbered = texts["sequence"] is not None or texts["time"] is not None
     if not numbered:
