@@ -99,16 +99,17 @@ class Plan:
         }
         return pa.table(columns)
 
+    def coordinates(self, problem: Problem) -> pa.Table:
+        """The cost space, with ids."""
+        axes = {f"x{i}": self.space.coordinates[:, i] for i in range(self.space.dimensions)}
+        return pa.table({"id": problem.nodes.ids, **axes, "height": self.space.heights})
+
     def write(self, folder: str | Path, problem: Problem) -> Path:
         """Write the plan as a folder. Whatever stood there under the plan's file names is replaced."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         pq.write_table(self.table(problem), folder / "replicas.parquet")
-        space = self.space
-        axes = {f"x{i}": space.coordinates[:, i] for i in range(space.dimensions)}
-        pq.write_table(
-            pa.table({"id": problem.nodes.ids, **axes, "height": space.heights}), folder / "coordinates.parquet"
-        )
+        pq.write_table(self.coordinates(problem), folder / "coordinates.parquet")
         document = {
             "nova": FORMAT,
             "version": nova.__version__,

@@ -12,25 +12,30 @@ controller is pure: no clock, no files, and the same plan and events always give
 JSON forms, the only ones: `events.to_json/from_json/to_line/parse/read` and `changes.to_json/to_line`.
 """
 
-from nova.reoptimize.changes import Change, Deploy, Move, Repartition, Undeploy
-from nova.reoptimize.controller import Controller, Waiting
-from nova.reoptimize.events import (
-    CapacityChanged,
-    Event,
-    LatencyMeasured,
-    NodeAdded,
-    NodeMoved,
-    NodeRemoved,
-    PairAllowed,
-    PairWithdrawn,
-    QueryAdded,
-    QueryRemoved,
-    RateChanged,
-    SinkMoved,
-    SourceAdded,
-    SourceRemoved,
-)
-from nova.reoptimize.stability import Stability
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nova.reoptimize.changes import Change, Deploy, Move, Repartition, Undeploy
+    from nova.reoptimize.controller import Controller, Waiting
+    from nova.reoptimize.events import (
+        CapacityChanged,
+        Event,
+        LatencyMeasured,
+        NodeAdded,
+        NodeMoved,
+        NodeRemoved,
+        PairAllowed,
+        PairWithdrawn,
+        QueryAdded,
+        QueryRemoved,
+        RateChanged,
+        SinkMoved,
+        SourceAdded,
+        SourceRemoved,
+    )
+    from nova.reoptimize.stability import Stability
 
 __all__ = [
     "Controller", "Stability", "Waiting",
@@ -38,3 +43,19 @@ __all__ = [
     "Event", "NodeAdded", "NodeRemoved", "NodeMoved", "CapacityChanged", "LatencyMeasured", "SourceAdded",
     "SourceRemoved", "RateChanged", "PairAllowed", "PairWithdrawn", "QueryAdded", "QueryRemoved", "SinkMoved",
 ]
+
+_HOME = {
+    **dict.fromkeys(("Controller", "Waiting"), "controller"),
+    **dict.fromkeys(("Change", "Deploy", "Undeploy", "Move", "Repartition"), "changes"),
+    "Stability": "stability",
+}
+"""Modules that hold a name; all others are events."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: reading a journal must not wait for numeric libraries."""
+    if name not in __all__:
+        raise AttributeError(f"module 'nova.reoptimize' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"nova.reoptimize.{_HOME.get(name, 'events')}"), name)

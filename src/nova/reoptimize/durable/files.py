@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+BLOCK = 1 << 16
+"""Parts of so many bytes are written by themselves."""
 TEMPORARY = ".tmp"
 """Ending of files that a killed process may leave behind half written. They mean nothing and may be removed."""
 
@@ -32,8 +34,8 @@ def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     try:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         try:
-            for part in parts:
-                write_all(descriptor, part)
+            for block in _blocks(parts):
+                write_all(descriptor, block)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -42,6 +44,19 @@ def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
         beside.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def _blocks(parts: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """The same bytes with small parts joined, so that each costs no call of its own."""
+    small = bytearray()
+    for part in parts:
+        if len(part) >= BLOCK:
+            yield bytes(small)
+            small.clear()
+            yield part
+        else:
+            small += part
+    yield bytes(small)
 
 
 def remove_temporaries(folder: Path) -> None:

@@ -102,8 +102,12 @@ def read(folder: Path, identity: bytes, after: int) -> tuple[list[Record], Cut |
     Segments that end before `after` are not looked at. Raises `Damaged` where records are missing or changed anywhere
     but at the end.
     """
-    segments, cut = _segments(folder, identity, after)
-    return [record for one in segments for record in one.records() if record.sequence > after], cut
+    while True:
+        try:
+            segments, cut = _segments(folder, identity, after)
+        except FileNotFoundError:
+            continue  # the writer removed a segment that was listed: what is wanted lies in others, or is missing
+        return [record for one in segments for record in one.records() if record.sequence > after], cut
 
 
 def _segments(folder: Path, identity: bytes, after: int) -> tuple[list[_Segment], Cut | None]:

@@ -1,0 +1,111 @@
+"""`nova reoptimize`: events in, plan changes out."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nova.cli.changes import HYSTERESIS, JITTER, MIGRATION, print_changes, stability_of, write_running
+from nova.cli.opening import PLAN, SCENARIO, open_plan
+from nova.cli.output import JSON, emit_json, progress, table, warn
+from nova.cli.plan import refuse_other_folder
+
+if TYPE_CHECKING:
+    from nova.reoptimize import Waiting
+
+app = typer.Typer()
+
+
+@app.command()
+def command(
+    scenario: Path = SCENARIO,
+    plan: Path = PLAN,
+    events: Path = typer.Option(..., "--events", "-e", metavar="FILE", help="Events, a JSON line a step; - is stdin."),
+    output: Path = typer.Option(..., "--output", "-o", metavar="PLAN2", help="Folder of the plan afterwards."),
+    jitter_ms: float | None = JITTER,
+    migration_ms: float | None = MIGRATION,
+    hysteresis: float | None = HYSTERESIS,
+    as_json: bool = JSON,
+) -> None:
+    """Take events into a running PLAN, print what changes, and write the plan afterwards.
+
+    Only what the events affect changes, and only where it is worth its cost. Each change says the sub-join, its shares,
+    its host, the reason, and from which window on it holds. A line with a JSON list is a batch, and one step. If a line
+    is wrong, the command names file, line, field and value, ends with exit code 2 and writes nothing. The scenario that
+    the events lead to is written into PLAN2/scenario. Forms of events and changes: docs/events.md.
+
+    Example: `echo '{"event": "node_removed", "node": "fog"}' | nova reoptimize demo/scenario.yaml demo/plan -e - -o
+    demo/plan2`
+    """
+    from nova.reoptimize import Change, Controller
+    from nova.reoptimize.changes import to_json
+    from nova.reoptimize.durable.steps import parse
+    from nova.reoptimize.export import inputs_of
+
+    refuse_other_folder(output)
+    opened = open_plan(scenario, plan)
+    told: list[dict[str, Any]] = []
+    changes: list[Change] = []
+    with progress("taking in events"):
+        running = Controller.from_plan(
+            opened.scenario.problem, opened.plan, stability_of(jitter_ms, migration_ms, hysteresis)
+        )
+        cost = running.cost()
+        for step in parse(lines_of(events), name_of(events)):
+            made = running.handle(step.events, step.file, step.line)
+            told.append({"line": step.line, "changes": [to_json(change) for change in made]})
+            changes += made
+        file = write_running(running, output, inputs_of(opened.scenario))
+    waiting = running.waiting_list()
+    if as_json:
+        emit_json({
+            "plan": str(output), "scenario": None if file is None else str(file), "steps": told,
+            "cost_before_ms": cost, "cost_after_ms": running.cost(),
+            "waiting": [{name: getattr(one, name) for name in one.__slots__} for one in waiting],
+        })
+    else:
+        print_changes(f"Changes of {plan}", changes)
+        kinds = Counter(change.kind for change in changes)
+        table("Summary", ["", "value"], [
+            ["steps", len(told)],
+            *([f"changes: {kind}", count] for kind, count in sorted(kinds.items())),
+            ["cost before, ms", cost],
+            ["cost after, ms", running.cost()],
+            ["sub-joins that do not run", len(waiting)],
+        ])
+        typer.echo(f"wrote {output}" + ("" if file is None else f", for the scenario {file}"))
+    if file is None:
+        warn(["no two sources join any more: no scenario was written"])
+    if waiting:
+        warn([f"{len(waiting):,} sub-joins do not run, among them {told_waiting(waiting[0])}"])
+
+
+def told_waiting(one: Waiting) -> str:
+    """A sub-join that does not run, in words."""
+    return f"{one.query}: {one.left} ⋈ {one.right} ({one.reason})"
+
+
+def name_of(events: Path) -> str:
+    """How errors call the file of events."""
+    return "stdin" if str(events) == "-" else str(events)
+
+
+def lines_of(events: Path) -> Iterator[str]:
+    """The lines of a file of events, or of stdin."""
+    from nova.errors import Fault, InvalidInput
+
+    try:
+        if str(events) == "-":
+            yield from sys.stdin
+        else:
+            with events.open(encoding="utf-8") as file:
+                yield from file
+    except OSError as error:
+        raise InvalidInput([Fault(name_of(events), f"cannot be read: {error.strerror}")]) from None
+    except UnicodeDecodeError:
+        raise InvalidInput([Fault(name_of(events), "not UTF-8 text")]) from None

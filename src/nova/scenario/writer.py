@@ -1,0 +1,147 @@
+"""Writer: a Problem as a scenario file with its tables, so that a plan which events have changed has a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import yaml
+
+from nova.options import Options
+from nova.problem import Dense, Equal, Ints, Problem, Query
+from nova.virtual.resolve import SubJoins, resolve
+
+FILE = "scenario.yaml"
+
+
+def write(folder: Path, problem: Problem, options: Options, inputs: Mapping[str, Any] | None = None) -> Path | None:
+    """Write `scenario.yaml` and Parquet tables into a folder. Returns the scenario file; None where no two sources
+    join, which no scenario can say.
+
+    `inputs` are the streams' inputs, as a scenario file writes them, with paths that hold from this folder. Queries of
+    which no pair is left, and streams without sources, are left out.
+    """
+    joins = resolve(problem)
+    if not len(joins):
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    document: dict[str, Any] = {"nova": 1, "nodes": _save(folder, "nodes", _nodes(problem))}
+    if problem.latency is not None:
+        ids, known = problem.nodes.ids, problem.latency
+        document["latency"] = _save(folder, "latency", {
+            "from": ids.take(pa.array(known.first)), "to": ids.take(pa.array(known.second)), "rtt_ms": known.rtt_ms,
+        })
+    attributes = _Attributes(problem)
+    written = [_query(problem, number, joins, attributes, folder) for number in np.unique(joins.query).tolist()]
+    document["streams"] = {}
+    for number, name in enumerate(problem.streams):
+        rows = problem.sources_of(number)
+        if not len(rows):
+            continue
+        columns = {
+            "id": problem.sources.ids.take(pa.array(rows)),
+            "node": problem.nodes.ids.take(pa.array(problem.sources.node[rows])),
+            "rate": problem.sources.rate[rows],
+            **attributes.columns(number),
+        }
+        stream: dict[str, Any] = {"sources": _save(folder, f"sources-{number}", columns)}
+        if inputs and name in inputs:
+            stream["input"] = inputs[name]
+        document["streams"][name] = stream
+    document["queries"] = written
+    document["options"] = {name: value for name, value in options.as_dict().items() if value is not None}
+    path = folder / FILE
+    path.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    return path
+
+
+def _save(folder: Path, name: str, columns: Mapping[str, Any]) -> str:
+    file = f"{name}.parquet"
+    pq.write_table(pa.table(dict(columns)), folder / file)
+    return file
+
+
+def _nodes(problem: Problem) -> dict[str, Any]:
+    nodes = problem.nodes
+    columns: dict[str, Any] = {"id": nodes.ids, "capacity": nodes.capacity, "hosts": nodes.hosts}
+    if not np.isinf(nodes.bandwidth).all():
+        columns["bandwidth"] = nodes.bandwidth
+    if nodes.coordinates is not None:
+        columns |= {f"x{axis}": nodes.coordinates[:, axis].copy() for axis in range(nodes.coordinates.shape[1])}
+        if nodes.heights is not None:
+            columns["height"] = nodes.heights
+    return columns
+
+
+def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attributes, folder: Path) -> dict[str, Any]:
+    query = problem.queries[number]
+    document: dict[str, Any] = {
+        "id": query.id, "left": problem.streams[query.left], "right": problem.streams[query.right],
+    }
+    match query.matrix:
+        case Equal() as equal if attributes.take(query, equal):
+            document["on"] = equal.attribute.split(", ")
+        case Dense():
+            pass
+        case _:
+            mine = np.flatnonzero(joins.query == number)
+            ids = problem.sources.ids
+            document["pairs"] = _save(folder, f"pairs-{number}", {
+                "left": ids.take(pa.array(joins.left[mine])),
+                "right": ids.take(pa.array(joins.right[mine])),
+                "output_rate": pa.array(joins.output_rate[mine], from_pandas=True),
+            })
+    document["window"] = {"tumbling": f"{float(query.window_ms)!r}ms"}
+    document["sink"] = problem.nodes.ids[query.sink].as_py()
+    return document
+
+
+class _Attributes:
+    """Attributes of sources, as the join matrices tell them."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.values: dict[tuple[int, str], pa.StringArray] = {}
+        """By stream and attribute: one text per source of the stream."""
+
+    def take(self, query: Query, equal: Equal) -> bool:
+        """Whether the query can be written as a join on attributes: their values are known, and no query before it
+        says otherwise."""
+        names = equal.attribute.split(", ")
+        if len(equal.values) != len(names) or len(set(names) & {"id", "node", "rate"}):
+            return False
+        sides: list[tuple[int, Ints]] = [(query.left, equal.left), (query.right, equal.right)]
+        told: dict[tuple[int, str], pa.StringArray] = {}
+        for stream, codes in sides:
+            for name, values in zip(names, equal.values, strict=True):
+                found = _by_code(values, codes)
+                known = self.values.get((stream, name))
+                if known is None:
+                    told[stream, name] = found
+                elif pc.any(pc.not_equal(pc.fill_null(known, ""), found)).as_py():
+                    return False
+                else:
+                    told[stream, name] = known
+        for stream, codes in sides:  # who joins nothing in this query may not join by what another one tells of it
+            whole: npt.NDArray[np.bool_] = np.ones(len(codes), bool)
+            for name in names:
+                whole &= told[stream, name].is_valid().to_numpy(zero_copy_only=False)
+            if (whole & (codes < 0)).any():
+                return False
+        self.values |= told
+        return True
+
+    def columns(self, stream: int) -> dict[str, pa.StringArray]:
+        """The attribute columns of a stream."""
+        return {name: values for (owner, name), values in self.values.items() if owner == stream}
+
+
+def _by_code(values: pa.StringArray, codes: Ints) -> pa.StringArray:
+    """The value of each code; null for codes below zero."""
+    return values.take(pa.array(codes, mask=codes < 0))
