@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -89,7 +89,7 @@ def apply(
             if store.snapshot_due:
                 _snapshot(store)
 
-        wrong: InvalidInput | None = None
+        wrong: InvalidInput | KeyboardInterrupt | None = None
         lines = _live(commit) if str(events) == "-" else lines_of(events)
         try:
             for count, step in enumerate(parse(lines, name_of(events), client), 1):
@@ -97,6 +97,10 @@ def apply(
                 if count % GROUP == 0:
                     commit()
         except InvalidInput as error:
+            wrong = error
+        except KeyboardInterrupt as error:
+            if not store.usable:
+                raise
             wrong = error
         commit()
         teller.end(store, store.export())
@@ -148,7 +152,7 @@ def _snapshot(store: Store) -> None:
 def _live(idle: Callable[[], None]) -> Iterator[str]:
     """Lines of stdin as they come. Whenever there is none yet, `idle` is called before waiting, so that steps share an
     fsync exactly while more of them come than the disk takes."""
-    queue: SimpleQueue[str | BaseException | None] = SimpleQueue()
+    queue: Queue[str | BaseException | None] = Queue(2 * GROUP)  # whoever sends faster than the disk takes has to wait
 
     def read() -> None:
         try:

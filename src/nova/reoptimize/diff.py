@@ -142,8 +142,7 @@ def _sides(before: pa.Table, after: pa.Table) -> tuple[_Side, _Side]:
     cut = len(before)
     join = np.zeros(cut + len(after), np.int64)
     for name in ("query", "left_source", "right_source"):
-        codes = _codes(before[name], after[name])
-        join = np.unique(join * (codes.max(initial=0) + 1) + codes, return_inverse=True)[1].astype(np.int64)
+        join = _combined(join, _codes(before[name], after[name]))
     node = _codes(before["node"], after["node"])
     return _Side(before, join[:cut], node[:cut]), _Side(after, join[cut:], node[cut:])
 
@@ -156,15 +155,18 @@ def _codes(first: pa.ChunkedArray, second: pa.ChunkedArray) -> npt.NDArray[np.in
 
 def _alike(old: _Side, new: _Side) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Which rows of each side are in the other one, too: same sub-join, node and shares."""
-    rows = np.ascontiguousarray(np.column_stack([
-        np.concatenate([old.join, new.join]), np.concatenate([old.node, new.node]),
-        (np.concatenate([old.shares, new.shares]) + 0.0).view(np.int64),  # −0 becomes 0, then bit by bit
-    ]))
+    bits = (np.concatenate([old.shares, new.shares]) + 0.0).view(np.int64)  # −0 becomes 0, then bit by bit
+    keys = np.concatenate([old.join, new.join])
+    for column in (np.concatenate([old.node, new.node]), *bits.T):
+        keys = _combined(keys, np.unique(column, return_inverse=True)[1])
     cut = len(old.join)
-    if not len(rows):
-        return np.zeros(0, bool), np.zeros(0, bool)
-    keys = np.unique(rows.view([("", np.int64)] * rows.shape[1]).ravel(), return_inverse=True)[1]
     return np.isin(keys[:cut], keys[cut:]), np.isin(keys[cut:], keys[:cut])
+
+
+def _combined(keys: _Joins, codes: npt.NDArray[np.integer]) -> _Joins:
+    """Numbers, from 0 on, of the pairs of a key and a code."""
+    pairs = keys * (np.int64(codes.max(initial=0)) + 1) + codes
+    return np.unique(pairs, return_inverse=True)[1].astype(np.int64)
 
 
 def _changes(old: _Side, new: _Side, gone: _Rows, made: _Rows) -> list[ReplicaChange]:

@@ -229,6 +229,9 @@ class Journal:
             )
             self._take_back()
             raise NotDurable(self.failed) from error
+        except BaseException:
+            self.failed = f"{self._path}: writing record {first:,} was interrupted: open the folder again"
+            raise
         self._end += len(content)
         self.next += len(records)
         return first

@@ -158,8 +158,8 @@ class Store:
         if records:
             try:
                 first = self._journal.append(records)
-            except NotDurable as error:
-                self._failed = str(error)
+            except BaseException:
+                self._failed = self._journal.failed
                 raise
         else:
             first = self._journal.next
