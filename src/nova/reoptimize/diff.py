@@ -100,12 +100,15 @@ class _Side:
         right[self.join] = self.right / (part[:, 1] * part[:, 2])
         return left, right
 
-    def part(self, row: int) -> Shares:
-        shares: Shares = tuple(self.shares[row].tolist())
-        return shares
+    def ids(self, rows: _Rows) -> dict[int, tuple[str, str, str, str]]:
+        """Query, left source, right source and node of some rows."""
+        names = ("query", "left_source", "right_source", "node")
+        columns = [self.table[name].take(pa.array(rows)).to_pylist() for name in names]
+        return dict(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
 
-    def text(self, name: str, row: int) -> str:
-        return str(self.table[name][row].as_py())
+    def parts(self, rows: _Rows) -> dict[int, Shares]:
+        """Shares of some rows."""
+        return {row: tuple(shares) for row, shares in zip(rows.tolist(), self.shares[rows].tolist(), strict=True)}
 
 
 def diff(before: pa.Table, after: pa.Table) -> Diff:
@@ -173,40 +176,46 @@ def _changes(old: _Side, new: _Side, gone: _Rows, made: _Rows) -> list[ReplicaCh
     """The rows that differ, matched sub-join by sub-join, in the order of the first plan, then of the second."""
     groups: dict[int, tuple[list[int], list[int]]] = {}
     for side, rows, which in ((old, gone, 0), (new, made, 1)):
-        for row in rows.tolist():
-            groups.setdefault(int(side.join[row]), ([], []))[which].append(row)
+        for row, join in zip(rows.tolist(), side.join[rows].tolist(), strict=True):
+            groups.setdefault(join, ([], []))[which].append(row)
+    old_ids, new_ids, old_parts, new_parts = old.ids(gone), new.ids(made), old.parts(gone), new.parts(made)
+    old_rates, new_rates = old.left + old.right, new.left + new.right
     changes: list[ReplicaChange] = []
     for before, after in groups.values():
-        for kind, was, now in _matched(old, new, before, after):
-            side, row = (old, was) if now is None else (new, now)
-            assert row is not None
+        was_at = {row: (int(old.node[row]), old_parts[row]) for row in before}
+        now_at = {row: (int(new.node[row]), new_parts[row]) for row in after}
+        for kind, was, now in _matched(was_at, now_at):
+            if now is not None:
+                ids, part, rate = new_ids[now], new_parts[now], float(new_rates[now])
+            else:
+                assert was is not None
+                ids, part, rate = old_ids[was], old_parts[was], float(old_rates[was])
             changes.append(ReplicaChange(
-                kind, side.text("query", row), side.text("left_source", row), side.text("right_source", row),
-                side.text("node", row), side.part(row), float(side.left[row] + side.right[row]),
-                from_node=old.text("node", was) if kind == "moved" and was is not None else None,
-                from_shares=old.part(was) if kind == "resized" and was is not None else None,
+                kind, *ids, part, rate,
+                from_node=old_ids[was][3] if kind == "moved" and was is not None else None,
+                from_shares=old_parts[was] if kind == "resized" and was is not None else None,
             ))
     return changes
 
 
 def _matched(
-    old: _Side, new: _Side, before: list[int], after: list[int]
+    before: dict[int, tuple[int, Shares]], after: dict[int, tuple[int, Shares]]
 ) -> list[tuple[Kind, int | None, int | None]]:
-    """Rows of one sub-join that differ, in pairs where one became the other."""
+    """Rows of one sub-join that differ (node and shares by row), in pairs where one became the other."""
     found: list[tuple[Kind, int | None, int | None]] = []
-    by_shares = {old.part(row): row for row in before}
+    by_shares = {shares: row for row, (_, shares) in before.items()}
     by_node: dict[int, list[int]] = {}
     left = []
-    for row in after:
-        was = by_shares.pop(new.part(row), None)
+    for row, (_, shares) in after.items():
+        was = by_shares.pop(shares, None)
         if was is None:
             left.append(row)
         else:
             found.append(("moved", was, row))
     for row in by_shares.values():
-        by_node.setdefault(int(old.node[row]), []).append(row)
+        by_node.setdefault(before[row][0], []).append(row)
     for row in left:
-        there = by_node.get(int(new.node[row]))
+        there = by_node.get(after[row][0])
         found.append(("resized", there.pop(0), row) if there else ("added", None, row))
     return found + [("removed", row, None) for rows in by_node.values() for row in rows]
 
