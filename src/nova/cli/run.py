@@ -42,7 +42,11 @@ def command(
     emulate: bool = typer.Option(False, "--emulate", help="Follow all tuples through hosts of the scenario's capacity "
                                  "and links of its latency; the report compares with the simulation."),
     replan: Path | None = typer.Option(None, metavar="PLAN",
-                                       help="Hand this new plan to the run in the folder of -o, and return."),
+                                       help="Hand this new plan, or this file of changes as `nova reoptimize` prints "
+                                            "them, to the run in the folder of -o, and return."),
+    watch: Path | None = typer.Option(None, metavar="EVENTS",
+                                      help="Follow this file of events, one JSON line each, while it grows: each makes "
+                                           "the run switch plans at the next window where that is better."),
     site: str | None = typer.Option(None, metavar="NODE",
                                     help="Run only what this node hosts; SCENARIO may then be the folder that "
                                          "`nova deploy` wrote for it."),
@@ -74,7 +78,7 @@ def command(
         duration_s=None if duration is None else milliseconds(duration, "--duration") / 1000,
         every_ms=round(milliseconds(every, "--every")), lateness_ms=round(milliseconds(lateness, "--lateness")),
         format=sink, target=target, options=dict(_pair(option) for option in to_option), speed=speed,
-        emulate=emulate,
+        emulate=emulate, watch=watch,
     )
     if fresh:
         _forget(out)
@@ -98,6 +102,9 @@ def command(
     else:
         _print(report)
     warn([f"a plan was not taken up: {told}" for told in report["rejected_plans"]])
+    if report["events"] is not None:
+        warn(report["events"]["refused"])
+        warn([f"does not run: {told}" for told in report["events"]["waiting"]])
 
 
 def _stop_on_signals(stop: Callable[[], None]) -> None:
@@ -184,14 +191,15 @@ def planned_by(approach: str, scenario: Scenario) -> Plan:
 
 def _hand_in(scenario: Path, folder: Path, out: Path, as_json: bool) -> None:
     from nova.cli.opening import open_plan
+    from nova.scenario import load
     from nova.spark.run.handover import hand_in
 
-    opened = open_plan(scenario, folder)
-    name = hand_in(folder, out, opened.scenario.problem)
+    loaded = open_plan(scenario, folder).scenario if folder.is_dir() else load(scenario)
+    names = hand_in(folder, out, loaded.problem)
     if as_json:
-        emit_json({"folder": str(out), "plan": name})
+        emit_json({"folder": str(out), "plans": names})
     else:
-        typer.echo(f"handed in as plan {name}: the run takes it up with its next batch")
+        typer.echo(f"handed in as plan {', '.join(names)}: the run takes it up with its next batch")
 
 
 def _forget(out: Path) -> None:

@@ -192,6 +192,7 @@ def _java() -> Iterator[None]:
         wrapper.parent.mkdir()
         wrapper.write_text(
             "#!/bin/sh\n"
+            "trap '' TERM\n"  # a signal to all of a command's processes stops the command, which stops Spark in order
             f'for flag; do shift; case "$flag" in {"|".join(unwanted)}) ;; *) set -- "$@" "$flag" ;; esac; done\n'
             f'exec {shlex.quote(java)} "$@"\n'
         )

@@ -129,8 +129,8 @@ def test_plans_are_handed_in_whole_or_not_at_all(spark: Any, tmp_path: Path) -> 
         hand_in(tmp_path / "plan", tmp_path / "run", loaded.problem)
     run(spark, loaded, plan, tmp_path / "run")
     plan.write(tmp_path / "plan", loaded.problem)
-    assert hand_in(tmp_path / "plan", tmp_path / "run", loaded.problem) == "00001"
-    assert hand_in(tmp_path / "plan", tmp_path / "run", loaded.problem) == "00002"
+    assert hand_in(tmp_path / "plan", tmp_path / "run", loaded.problem) == ["00001"]
+    assert hand_in(tmp_path / "plan", tmp_path / "run", loaded.problem) == ["00002"]
     (tmp_path / "plan" / "replicas.parquet").unlink()
     with pytest.raises(InvalidInput, match="no such plan file"):
         hand_in(tmp_path / "plan", tmp_path / "run", loaded.problem)

@@ -4,6 +4,7 @@
     plans/00000, …      the plans, in the order they came in; put there under their final name in one step
     jobs/<query>/       Spark's checkpoint, the schedule of plans, how far the windows have come
     clock/              when the clock of a replay began, see `nova.spark.clock`
+    events.jsonl        events that were handled, where events drive the run
     results/            results, where they go to files
 """
 
@@ -32,6 +33,11 @@ class RunFolder:
     @property
     def plans(self) -> Path:
         return self.path / "plans"
+
+    @property
+    def watched(self) -> Path:
+        """Events that were handled, where events drive the run."""
+        return self.path / "events.jsonl"
 
     @property
     def results(self) -> Path:

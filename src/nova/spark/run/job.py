@@ -11,6 +11,7 @@ exactly the unfinished batch after a crash. Plans switch between batches: see `t
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 ANCIENT = -(2**62)
 """First window of the first epoch: before all others."""
 
-NewPlan = tuple[str, Routes]
-"""Name of a plan and its routes for this query."""
+NewPlan = tuple[str, Routes, float | None]
+"""Name of a plan, its routes for this query, and from when on it is wanted (ms since 1970)."""
 
 
 @dataclass
@@ -123,10 +124,13 @@ class Job:
         process die afterwards, the batch is repeated under the schedule as written here, and what it did before is
         discarded with its state: windows never have tuples under two plans.
         """
-        known = [entry.plan for entry in self.schedule.entries()]
-        for name, routes in self.new_plans(known):
+        entries = self.schedule.entries()
+        for name, routes, from_ms in self.new_plans([entry.plan for entry in entries]):
             last = self.last_window()
             first = ANCIENT + 1 if last is None else last + 1
+            if from_ms is not None:
+                first = max(first, math.ceil(from_ms * 1000 / self.flow.window_us))
+            first = max(first, self.schedule.entries()[-1].first_window)
             self.schedule.append(name, routes, first, batch)
 
     def last_window(self) -> int | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nova import plan as plans
-from nova.errors import NovaError
+from nova.errors import Fault, InvalidInput, NovaError
 from nova.physical.load import node_loads
 from nova.plan import Plan
 from nova.problem import Floats, Problem
@@ -21,12 +21,14 @@ from nova.routing import Routes
 from nova.scenario import Scenario
 from nova.spark.run.emulate import Emulation, Epochs
 from nova.spark.run.folder import RunFolder
+from nova.spark.run.handover import switch_of
 from nova.spark.run.inputs import Input, agree, at_end, feeds_of, flow_of, open_inputs, shared_clock
 from nova.spark.run.job import Job, NewPlan, routes_of
 from nova.spark.run.listener import Listener
 from nova.spark.run.meter import Meter
 from nova.spark.run.sinks import open_sink
 from nova.spark.run.tally import Tally
+from nova.spark.run.watch import Watch
 from nova.virtual.resolve import resolve
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ class Settings:
     options: dict[str, str] = field(default_factory=dict)
     speed: float | None = None
     """Replay files at this multiple of the speed they were recorded at."""
+    watch: Path | None = None
+    """A growing file of events that drive the run."""
     emulate: bool = False
     """Follow all tuples through hosts and links of the scenario's size; see `nova.spark.run.emulate`."""
 
@@ -94,9 +98,10 @@ class Run:
         self.spark, self.scenario, self.plan, self.settings = spark, scenario, plan, settings
         self.folder = RunFolder(settings.folder)
         self.running: list[Running] = []
-        self.rejected: list[str] = []
+        self.rejected: dict[str, str] = {}
         self.began = time.time()
         self.stopped = threading.Event()
+        self.watch: Watch | None = None
         self._listener = Listener(self._note)
         self.rivals: dict[str, Emulation] = {}
         """Other plans that get the same tuples, in emulation only."""
@@ -113,6 +118,12 @@ class Run:
         for key, value in CONFIG.items():
             self.spark.conf.set(key, value)
         self.folder.open(self.scenario.digest, self.plan, self.problem)
+        if self.settings.watch is not None:
+            self.watch = Watch(self.settings.watch, self.folder, self.problem)
+            self.watch.catch_up()
+        elif self.folder.watched.exists():
+            raise InvalidInput([Fault(str(self.folder.path), "events drove this run: go on with --watch EVENTS, or "
+                                      "start afresh with --fresh")])
         inputs = open_inputs(self.spark, feeds_of(self.scenario), self.folder, self.settings.speed)
         self.began = time.time()
         self.spark.streams.addListener(self._listener)
@@ -148,16 +159,16 @@ class Run:
 
     def _new_plans(self, known: list[str], query: int) -> list[NewPlan]:
         """Plans handed in since, in order. One that does not fit the scenario is set aside and told about."""
-        found: list[tuple[str, Routes]] = []
+        found: list[NewPlan] = []
         for name in self.folder.plan_names():
-            if name in known or name <= known[-1]:
+            if name in known or name <= known[-1] or name in self.rejected:
                 continue
             try:
                 plan = self._read_plan(name)
             except NovaError as error:
-                self.rejected.append(f"{name}: {error}")
+                self.rejected[name] = str(error)
                 continue
-            found.append((name, routes_of(self.problem, plan, query)))
+            found.append((name, routes_of(self.problem, plan, query), switch_of(self.folder.plan(name))["from_ms"]))
         return found
 
     def wait(self, observe: Callable[[Run], None] | None = None) -> None:
@@ -166,6 +177,8 @@ class Run:
         try:
             while not self.stopped.wait(POLL_S):
                 self._collect()
+                if self.watch is not None:
+                    self.watch.poll()
                 if observe is not None:
                     observe(self)
                 if end is not None and time.time() >= end:
@@ -225,7 +238,11 @@ class Run:
             "hosts": self.hosts(),
             "epochs": {one.meter.query: [entry.__dict__ for entry in one.job.schedule.entries()]
                        for one in self.running},
-            "rejected_plans": self.rejected,
+            "rejected_plans": [f"{name}: {why}" for name, why in self.rejected.items()],
+            "events": None if self.watch is None else {
+                "handled": self.watch.handled, "refused": self.watch.refused,
+                "waiting": [f"{w.query}: {w.left} ⋈ {w.right}: {w.reason}"
+                            for w in self.watch.controller.waiting_list()]},
             "emulation": None if self.emulation is None else self.emulation.compared(self.plan),
         }
 

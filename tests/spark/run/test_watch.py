@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders import write_scenario
+from nova import optimizer
+from nova import plan as plans
+from nova.errors import InvalidInput
+from nova.scenario import Scenario, load
+from nova.spark.run.folder import RunFolder
+from nova.spark.run.handover import hand_in, switch_of
+from nova.spark.run.watch import Watch
+from nova.virtual.resolve import resolve
+
+GONE = '{"event": "node_removed", "node": "fog", "time": 5000}\n'
+LESS = '{"event": "capacity_changed", "node": "edge1", "capacity": 20}\n'
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Scenario:
+    return load(write_scenario(tmp_path / "s"))
+
+
+@pytest.fixture
+def run(tmp_path: Path, scenario: Scenario) -> RunFolder:
+    folder = RunFolder(tmp_path / "run")
+    folder.open(scenario.digest, optimizer.optimize(scenario.problem, scenario.options), scenario.problem)
+    return folder
+
+
+def started(tmp_path: Path, run: RunFolder, scenario: Scenario) -> Watch:
+    watch = Watch(tmp_path / "events.jsonl", run, scenario.problem)
+    watch.catch_up()
+    return watch
+
+
+def hosts(run: RunFolder, name: str, scenario: Scenario) -> set[str]:
+    plan = plans.read(run.plan(name), scenario.problem, resolve(scenario.problem))
+    return set(plan.table(scenario.problem)["node"].to_pylist())
+
+
+def test_events_become_plans_as_they_come(tmp_path: Path, run: RunFolder, scenario: Scenario) -> None:
+    events = tmp_path / "events.jsonl"
+    watch = started(tmp_path, run, scenario)
+    assert watch.poll() == 0  # not even the file is there
+    events.write_text(GONE[:20])
+    assert watch.poll() == 0  # half a line
+    events.write_text(GONE)
+    assert watch.poll() == 1
+    assert run.plan_names() == ["00000", "00001"]
+    assert "fog" in hosts(run, "00000", scenario)
+    assert "fog" not in hosts(run, "00001", scenario)
+    assert switch_of(run.plan("00001")) == {"from_ms": 5000, "event": 1}
+    with events.open("a") as file:
+        file.write('\n{"event": "node_removed", "node": "mars"}\nnonsense\n{"event": "rate_changed"}\n')
+    assert watch.poll() == 4
+    for row, what, told in zip((3, 4, 5), ("mars", "not JSON", "missing"), watch.refused, strict=True):
+        assert f"row {row}" in told
+        assert what in told
+    assert run.plan_names() == ["00000", "00001"]
+
+
+@pytest.mark.parametrize("lost", ["nothing", "plan", "half a line"])
+def test_a_watch_that_died_goes_on(tmp_path: Path, run: RunFolder, scenario: Scenario, lost: str) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_text(GONE + LESS)
+    first = started(tmp_path, run, scenario)
+    first.poll()
+    before = {name: (run.plan(name) / "replicas.parquet").read_bytes() for name in run.plan_names()}
+    if lost == "plan":  # killed between its record and its plan
+        for file in run.plan(run.plan_names()[-1]).iterdir():
+            file.unlink()
+        run.plan(max(before)).rmdir()
+    elif lost == "half a line":
+        with run.watched.open("ab") as record:
+            record.write(GONE[:10].encode())
+    again = started(tmp_path, run, scenario)
+    assert again.handled == 2
+    assert {name: (run.plan(name) / "replicas.parquet").read_bytes() for name in run.plan_names()} == before
+    with events.open("a") as file:
+        file.write('{"event": "capacity_changed", "node": "edge2", "capacity": 20}\n')
+    assert again.poll() == 1
+    assert run.watched.read_bytes() == events.read_bytes()
+
+
+def test_another_file_of_events_is_refused(tmp_path: Path, run: RunFolder, scenario: Scenario) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_text(GONE)
+    started(tmp_path, run, scenario).poll()
+    events.write_text(LESS)
+    with pytest.raises(InvalidInput, match="does not begin with the 1 lines"):
+        started(tmp_path, run, scenario)
+    with pytest.raises(InvalidInput, match="events drive this run"):
+        hand_in(run.plan("00000"), run.path, scenario.problem)
