@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from nova.bench.kills import CLIENT, Torture, run
-from nova.errors import InvalidInput
+from nova.errors import InvalidInput, NovaError
 from nova.reoptimize import Controller, NodeAdded, NodeRemoved, RateChanged
 from nova.reoptimize.durable import snapshot
 from nova.reoptimize.durable.errors import Damaged, Locked, NotDurable
@@ -180,6 +180,45 @@ def test_a_step_that_dies_half_way_closes_the_store(
             with pytest.raises(NotDurable, match="open the folder again"):
                 call()
     assert told(fresh) == 1
+
+
+def test_what_cannot_be_written_is_not_applied(torture: Torture, fresh: Path, after: Callable[[int], Any]) -> None:
+    with Store(fresh) as store:
+        with pytest.raises(TypeError, match="not JSON serializable"):
+            store.submit(Step((NodeAdded(node="x", capacity=1.0, rtts={"n0": 1j}),)))  # type: ignore[dict-item]
+        assert store.apply(torture.step(1)).sequence == 1
+        assert identical(tables_of(store.controller), after(1))
+
+
+def test_another_version_of_nova_says_that_its_plan_may_be_another(
+    torture: Torture, fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(fresh) as store:
+        for number in (1, 2, 3):
+            store.apply(torture.step(number))
+    monkeypatch.setattr("nova.__version__", "9.9")
+    with Store(fresh) as store:
+        assert "the last 3 steps were taken in by nova" in store.warnings[0]
+        assert store.apply(torture.step(4)).sequence == 4
+    with Store(fresh) as store:  # the state was written by this version now
+        assert store.warnings == []
+        assert (store.sequence, store.repeated) == (4, 1)
+    monkeypatch.setattr("nova.__version__", "10")
+    with Store(fresh) as store:
+        store.snapshot()
+    monkeypatch.setattr("nova.__version__", "11")
+    with Store(fresh) as store:  # nothing was applied again
+        assert store.warnings == []
+        store.apply(torture.step(5))
+    with Store(fresh) as store:
+        assert store.warnings == []
+
+
+def test_a_folder_that_may_not_be_written_is_said(fresh: Path) -> None:
+    (fresh / "lock").unlink(missing_ok=True)
+    (fresh / "lock").mkdir()
+    with pytest.raises(NovaError, match=r"cannot open .*: Is a directory"):
+        Store(fresh)
 
 
 def test_only_one_writer(torture: Torture, fresh: Path) -> None:

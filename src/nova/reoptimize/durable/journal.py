@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from nova.errors import NovaError
 from nova.reoptimize.durable import frames
 from nova.reoptimize.durable.errors import Damaged, NotDurable
 from nova.reoptimize.durable.files import sync_folder, write_all, write_whole
@@ -107,6 +108,8 @@ def read(folder: Path, identity: bytes, after: int) -> tuple[list[Record], Cut |
             segments, cut = _segments(folder, identity, after)
         except FileNotFoundError:
             continue  # the writer removed a segment that was listed: what is wanted lies in others, or is missing
+        except OSError as error:
+            raise NovaError(f"cannot read {error.filename}: {error.strerror}") from error
         return [record for one in segments for record in one.records() if record.sequence > after], cut
 
 

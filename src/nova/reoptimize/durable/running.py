@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import nova
 from nova.errors import Fault, InvalidInput
 from nova.reoptimize.changes import Change
 from nova.reoptimize.controller import Controller
@@ -23,6 +24,8 @@ class Running:
     clients: dict[str, list[int]]
     """Last number of each client, and the checksum of what it was given for."""
     sequence: int
+    version: str = nova.__version__
+    """Of Nova, that made the controller what it is, but for steps since."""
 
     def repeated(self, step: Step) -> bool:
         """Whether a step was applied before. Raises `InvalidInput` where another one was under its number."""
@@ -58,10 +61,10 @@ class Running:
 
     def content(self) -> dict[str, Any]:
         """What a snapshot holds."""
-        return {"controller": self.controller, "clients": self.clients}
+        return {"controller": self.controller, "clients": self.clients, "version": nova.__version__}
 
 
 def thawed(path: Path, identity: bytes) -> Running:
     """What a snapshot holds."""
     content = snapshot.read(path, identity)
-    return Running(content["controller"], content["clients"], snapshot.sequence_of(path))
+    return Running(content["controller"], content["clients"], snapshot.sequence_of(path), content["version"])

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import nova
 from nova.options import Options
 from nova.physical.index import HostIndex
 from nova.problem import Latency
@@ -76,7 +75,7 @@ def read(path: Path, identity: bytes) -> dict[str, Any]:
     """The content of a snapshot, with its controller thawed. Raises `Damaged` where a byte is not as it was."""
     data = path.read_bytes()
     tree, start = _opened(path, data, identity)
-    return {name: _thaw(value, data, start) for name, value in tree["content"].items()}
+    return {name: _thaw(value, data, start) for name, value in tree.items()}
 
 
 def freeze(sequence: int, identity: bytes, content: dict[str, Any]) -> list[bytes | memoryview]:
@@ -84,7 +83,7 @@ def freeze(sequence: int, identity: bytes, content: dict[str, Any]) -> list[byte
     columns: list[npt.NDArray[Any]] = []
     freezer = _Freezer(columns)
     frozen = {name: freezer.freeze(value, name) for name, value in content.items()}
-    tree = json.dumps({"nova": nova.__version__, "content": frozen}, ensure_ascii=False).encode()
+    tree = json.dumps(frozen, ensure_ascii=False).encode()
     tree += b" " * (-(_HEAD.size + len(tree)) % _ALIGN)
     parts: list[bytes | memoryview] = [_HEAD.pack(_MAGIC, VERSION, 0, sequence, identity, len(tree)), tree]
     for column in columns:

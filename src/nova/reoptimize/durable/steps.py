@@ -11,6 +11,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from nova.errors import Fault, InvalidInput
@@ -21,7 +22,7 @@ from nova.reoptimize.events import Event, from_json, to_json
 MOST = 2**63
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Step:
     """A batch of events, and whose it is."""
 
@@ -32,10 +33,15 @@ class Step:
     """Where it was read, for errors."""
     line: int | None = None
 
+    @cached_property
+    def content(self) -> bytes:
+        """The events as JSON."""
+        return _compact([to_json(event) for event in self.events])
+
     @property
     def checksum(self) -> int:
         """CRC-32 of the events: tells a step that is sent again from another one under its number."""
-        return zlib.crc32(_compact([to_json(event) for event in self.events]))
+        return zlib.crc32(self.content)
 
 
 def _compact(value: Any) -> bytes:
@@ -47,7 +53,7 @@ def to_record(step: Step, at_ms: int) -> bytes:
     document: dict[str, Any] = {"at": at_ms}
     if step.client is not None:
         document |= {"client": step.client, "number": step.number}
-    return _compact(document | {"events": [to_json(event) for event in step.events]})
+    return _compact(document)[:-1] + b',"events":' + step.content + b"}"
 
 
 def document_of(record: Record) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import nova
 from nova.errors import Fault, InvalidInput, NovaError
 from nova.reoptimize.changes import Change
 from nova.reoptimize.controller import Controller
@@ -64,23 +65,43 @@ class Store:
         """What was found damaged and mended."""
         self._pending: list[tuple[Step, bytes | None, list[Change]]] = []
         self._failed: str | None = None
-        self._lock = Lock(self.folder)
         try:
-            remove_temporaries(self.folder)
-            self._running = self._newest()
-            self._snapshot = self._running.sequence
-            self._journal = Journal(self.folder, self.identity.key, self._running.sequence)
-            self.cut = self._journal.cut
-            if self.cut is not None:
-                self.warnings.append(str(self.cut))
-            for record in self._journal.records:
-                self._running.repeat(record)
-            self.repeated = len(self._journal.records)
-            """Steps that were applied again on opening."""
-            self._journal.records = []
-        except BaseException:
-            self._lock.release()
-            raise
+            self._lock = Lock(self.folder)
+            try:
+                self._open()
+            except BaseException:
+                self._lock.release()
+                raise
+        except OSError as error:
+            raise NovaError(f"cannot open {self.folder}: {error.strerror} ({error.filename})") from error
+
+    def _open(self) -> None:
+        remove_temporaries(self.folder)
+        self._running = self._newest()
+        self._snapshot = self._running.sequence
+        self._journal = Journal(self.folder, self.identity.key, self._running.sequence)
+        self.cut = self._journal.cut
+        if self.cut is not None:
+            self.warnings.append(str(self.cut))
+        for record in self._journal.records:
+            self._running.repeat(record)
+        self.repeated = len(self._journal.records)
+        """Steps that were applied again on opening."""
+        self._journal.records = []
+        if self._running.version != nova.__version__:
+            self._change_version()
+
+    def _change_version(self) -> None:
+        """From now on, this version's steps shall follow a state of this version's."""
+        if self.repeated:
+            self.warnings.append(
+                f"{self.folder}: the last {self.repeated:,} steps were taken in by nova {self._running.version} and "
+                f"applied again by {nova.__version__}: their changes may be others. Compare `current` with what runs"
+            )
+        try:
+            self._write_snapshot()
+        except NotDurable as error:
+            self.warnings.append(str(error))
 
     @classmethod
     def create(cls, folder: str | Path, controller: Controller, about: Mapping[str, Any] | None = None) -> None:
@@ -141,6 +162,7 @@ class Store:
         if self._running.repeated(step):
             self._pending.append((step, None, []))
             return
+        record = to_record(step, time.time_ns() // 1_000_000)  # first: what cannot be written must not be applied
         try:
             changes = self._running.apply(step)
         except InvalidInput:
@@ -149,7 +171,7 @@ class Store:
             # nobody knows how far it got: what is in memory may be half a step
             self._failed = f"{self.folder}: a step could not be applied ({type(error).__name__}): open the folder again"
             raise
-        self._pending.append((step, to_record(step, time.time_ns() // 1_000_000), changes))
+        self._pending.append((step, record, changes))
 
     def commit(self) -> list[Outcome]:
         """Make all submitted steps durable, with one fsync. What is returned may be acknowledged."""
@@ -195,8 +217,10 @@ class Store:
         self._usable()
         if self._pending:
             raise RuntimeError("commit first")
-        if self.sequence == self._snapshot:
-            return
+        if self.sequence > self._snapshot:
+            self._write_snapshot()
+
+    def _write_snapshot(self) -> None:
         try:
             snapshot.write(self.folder, self.sequence, self.identity.key, self._running.content())
             self._snapshot = self.sequence
