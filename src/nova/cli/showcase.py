@@ -13,6 +13,10 @@ from nova.errors import Fault, InvalidInput
 
 app = typer.Typer()
 
+ARCHIVES = ("aberdeen-bme280", "aberdeen-dht22")
+"""Data sets that make up the recorded showcase."""
+MARK = ".showcase"
+"""File that marks a folder as one that may be made anew."""
 SHOWN = 10
 """Anomalies listed; all are in the page and in --json."""
 
@@ -20,8 +24,13 @@ SHOWN = 10
 @app.command()
 def command(
     out: Path = typer.Option(Path("out/showcase"), "-o", "--out", metavar="DIR", help="Folder for everything."),
+    archive: list[str] = typer.Option([], "--archive", metavar="FILES", help="Sensor.Community archives of both kinds "
+                                      "of sensors: files, folders or globs. Without any, those of `nova data` that are "
+                                      "at hand, else generated sensors."),
+    made_up: bool = typer.Option(False, "--generated", help="Generated sensors, whatever is at hand."),
+    days: int = typer.Option(2, min=1, help="Days of an archive: its fullest."),
     seconds: float = typer.Option(40.0, min=8.0, help="Length of the generated streams."),
-    rate: float = typer.Option(20.0, min=1.0, help="Tuples/s of each of the 24 generated sensors."),
+    rate: float = typer.Option(20.0, min=1.0, help="Tuples/s of a sensor; archives are sped up to it."),
     speed: float = typer.Option(4.0, min=0.01, help="Play the streams at this multiple of their speed."),
     seed: int = typer.Option(7, min=0, help="Same seed, same sensors."),
     master: str | None = typer.Option(None, help="Address of a Spark cluster; without one, this machine."),
@@ -39,17 +48,37 @@ def command(
     from nova.spark.showcase.place import generated
     from nova.spark.showcase.show import Case, show
 
-    if out.exists() and any(out.iterdir()) and not (out / "scenario.yaml").exists():
+    if out.exists() and any(out.iterdir()) and not (out / MARK).exists():
         raise InvalidInput([Fault(str(out), "is a folder with other things than a showcase: it is not deleted")])
     shutil.rmtree(out, ignore_errors=True)
-    scenario, sensors = generated(out, seconds, rate, seed)
+    out.mkdir(parents=True)
+    (out / MARK).touch()
+    recordings = [] if made_up else archive or at_hand()
     with progress("starting Spark") as bar, open_session(master, name="nova showcase") as spark:
-        case = Case(scenario, sensors, out, speed, "Regional climate anomalies, generated sensors")
-        figures = show(spark, case, lambda step: bar.update(bar.task_ids[0], description=step))
+        def step(name: str) -> None:
+            bar.update(bar.task_ids[0], description=name)
+
+        if recordings:
+            from nova.spark.showcase.archive import recorded
+
+            scenario, sensors = recorded(spark, recordings, out, days, rate, seed, step)
+        else:
+            scenario, sensors = generated(out, seconds, rate, seed)
+        kind = "a Sensor.Community archive" if recordings else "generated sensors"
+        figures = show(spark, Case(scenario, sensors, out, speed, f"Regional climate anomalies, {kind}"), step)
     if as_json:
         emit_json(figures)
     else:
         _print(figures)
+
+
+def at_hand() -> list[str]:
+    """Archives that `nova data` knows and that lie on this machine; none unless both kinds of sensors are there."""
+    from nova.datasets.catalog import find
+    from nova.datasets.folder import locate
+
+    found = [locate(find(name).file) for name in ARCHIVES]
+    return [str(path) for path in found if path is not None] if all(found) else []
 
 
 def _print(figures: dict[str, Any]) -> None:
@@ -58,9 +87,11 @@ def _print(figures: dict[str, Any]) -> None:
     from nova.spark.showcase.show import COLUMNS
 
     run, found = figures["run"], figures["anomalies"]
-    table(f"{len(found)} anomalies in {run['results']:,} results of {run['tuples']:,} readings",
+    none = "" if found else "; these windows come nearest to one"
+    table(f"{len(found)} anomalies in {run['results']:,} results of {run['tuples']:,} readings{none}",
           ["region", "from", "windows", "pressure, off by", "humidity, off by", "score"],
-          [[value for key, value in one.items() if key != "until"] for one in found[:SHOWN]])
+          [(one["region"], one["from"][:16].replace("T", " "), one["windows"], one["pressure"], one["humidity"],
+            one["score"]) for one in (found or figures["strangest"])[:SHOWN]])
     columns = {key: heading for key, heading in COLUMNS.items() if key != "approach"}
     for part in fitting(columns, console.width):
         table("Nova beside the baselines, on the tuples of this run", ["approach", *(columns[key] for key in part)],

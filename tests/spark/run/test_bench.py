@@ -26,8 +26,8 @@ def test_stream_measures_both_jobs_and_live_latency(spark: Any) -> None:
 
 
 def test_a_soak_tells_how_state_and_memory_go(spark: Any) -> None:
-    figures = invoke_json("bench", "stream", "--soak", 0.2, "--rate", 25)
-    assert figures["minutes"] == pytest.approx(0.2, rel=0.5)
+    figures = invoke_json("bench", "stream", "--soak", 0.12, "--rate", 25)
+    assert figures["minutes"] == pytest.approx(0.12, rel=0.5)
     assert len(figures["course"]) == 60
     assert figures["tuples_per_s"] == pytest.approx(200, rel=0.3)
     last = figures["course"][-1]

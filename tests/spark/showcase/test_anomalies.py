@@ -42,8 +42,8 @@ def test_one_region_apart_in_both_is_found_with_its_time_and_size() -> None:
     anomaly, = find(of(pressure, humidity), SECOND)
     assert (anomaly.region, anomaly.windows) == ("c", 5)
     assert (anomaly.from_us, anomaly.until_us) == (START + 40 * SECOND, START + 44 * SECOND)
-    assert anomaly.pressure == pytest.approx(-4, abs=0.6)
-    assert anomaly.humidity == pytest.approx(7, abs=0.6)
+    assert anomaly.pressure == pytest.approx(-4, abs=0.4)
+    assert anomaly.humidity == pytest.approx(7, abs=0.4)
     assert anomaly.told()["from"] == "2023-11-14T22:14:00Z"
 
 

@@ -16,6 +16,8 @@ from nova.problem import Floats
 
 STRANGE = 4.0
 """Robust z-scores from which on a window is an anomaly, of pressure and of humidity both."""
+SPELL = 3
+"""Strange windows at most so many windows apart belong to one anomaly."""
 MAD = 1.4826
 """Median absolute deviation to standard deviation, for normal values."""
 
@@ -87,25 +89,29 @@ def climate(results: Path, region_of: Mapping[str, str]) -> Climate:
 def deviations(values: Floats) -> tuple[Floats, Floats]:
     """(how far each window lies from what is usual, the same in robust standard deviations).
 
-    Usual is the region's own level plus what the regions have in common in that window, where there are three or more.
+    Usual is the region's own level plus what the other regions see in that window, where there are others.
     """
-    level = np.nanmedian(values, axis=1, keepdims=True)
-    common = np.nanmedian(values - level, axis=0) if len(values) > 2 else np.zeros(values.shape[1])
-    off: Floats = values - level - common
-    off = off - np.nanmedian(off, axis=1, keepdims=True)
+    apart = values - np.nanmedian(values, axis=1, keepdims=True)
+    off = np.empty_like(values)
+    for r in range(len(values)):
+        others = np.delete(apart, r, axis=0)
+        seen = np.isfinite(others).any(axis=0)
+        off[r] = apart[r]
+        off[r, seen] -= np.nanmedian(others[:, seen], axis=0)
+    off -= np.nanmedian(off, axis=1, keepdims=True)
     spread = MAD * np.nanmedian(np.abs(off), axis=1, keepdims=True)
     return off, off / np.maximum(spread, 1e-9)
 
 
-def find(of: Climate, window_us: int) -> list[Anomaly]:
-    """Anomalies, the strangest first."""
+def find(of: Climate, window_us: int, least: float = STRANGE) -> list[Anomaly]:
+    """Anomalies with scores of `least` and more, the strangest first."""
     pressure, pressure_z = deviations(of.pressure)
     humidity, humidity_z = deviations(of.humidity)
     both = np.minimum(np.abs(pressure_z), np.abs(humidity_z))
     found = []
     for r, region in enumerate(of.regions):
-        strange = np.flatnonzero(np.nan_to_num(both[r]) >= STRANGE)
-        breaks = np.flatnonzero(np.diff(of.window_us[strange]) > window_us) + 1
+        strange = np.flatnonzero(np.nan_to_num(both[r]) >= least)
+        breaks = np.flatnonzero(np.diff(of.window_us[strange]) > SPELL * window_us) + 1
         for run in np.split(strange, breaks) if len(strange) else []:
             found.append(Anomaly(
                 region, int(of.recorded_us[run[0]]), int(of.recorded_us[run[-1]]), len(run),

@@ -20,7 +20,7 @@ from nova.report.page import Figure, Grid, standalone
 from nova.scenario import load
 from nova.spark.run.emulate import Emulation
 from nova.spark.run.run import Run, Settings
-from nova.spark.showcase.anomalies import Anomaly, Climate, climate, find
+from nova.spark.showcase.anomalies import STRANGE, Anomaly, Climate, climate, find
 from nova.spark.showcase.place import LEFT, Sensor
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 APPROACHES = ("nova", *(name for name in BASELINES if name != "optimum"))
 LATENESS_MS = 5000
+NOTABLE = 1.5
+"""Scores from which on windows are worth a look where there is no anomaly."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +61,17 @@ def show(spark: SparkSession, case: Case, step: Callable[[str], None] = lambda _
     step("looking for anomalies")
     region_of = {sensor.id: sensor.region for sensor in case.sensors if sensor.stream == LEFT}
     seen = climate(run.folder.results, region_of)
-    anomalies = find(seen, round(scenario.problem.queries[0].window_ms * 1000))
+    window_us = round(scenario.problem.queries[0].window_ms * 1000)
+    anomalies, strangest = find(seen, window_us), find(seen, window_us, NOTABLE)[:5]
     rows = [placement(name, one, run) for name, one in done.items()]
     step("drawing")
     draw(scenario.problem, plan, case.out / "plan.html")
     picture = draw(scenario.problem, plan, case.out / "plan.png")
-    page(case, picture, seen, anomalies, rows, run)
+    page(case, picture, seen, anomalies or strangest, rows, run)
     return {
         "scenario": str(case.scenario), "page": str(case.out / "index.html"), "picture": str(picture),
-        "anomalies": [anomaly.told() for anomaly in anomalies], "placements": rows, "run": report,
+        "anomalies": [anomaly.told() for anomaly in anomalies],
+        "strangest": [anomaly.told() for anomaly in strangest], "placements": rows, "run": report,
     }
 
 
@@ -103,8 +107,8 @@ def page(case: Case, picture: Path, seen: Climate, anomalies: Sequence[Anomaly],
          run: Run) -> Path:
     """The page about the run."""
     content: list[Figure | Grid] = [
-        Grid("Anomalies: windows in which a region's pressure and humidity both left what the other regions saw at "
-             "that time, in robust standard deviations; the strangest first.",
+        Grid("Windows in which a region's pressure and humidity both left what the other regions saw at that time, the "
+             f"strangest first. From a score of {STRANGE:g} robust standard deviations on they are anomalies.",
              ["region", "from", "until", "windows", "pressure, off by", "humidity, off by", "score"],
              [list(anomaly.told().values()) for anomaly in anomalies]),
         Figure(_weather(seen, anomalies), "Pressure and humidity by region and window, from the joined streams. "
