@@ -80,3 +80,14 @@ def keeps_its_promises(running: Controller) -> None:
             free = max(0.0, float(state.nodes["room"][row] - state.nodes["used"][row]))
             assert math.isclose(state.index.free[slot], free, rel_tol=1e-9, abs_tol=1e-9)
     assert np.count_nonzero(state.index.node >= 0) == np.count_nonzero(state.nodes["room"][rows] > 0)
+    obeys_its_options(running, plan)
+
+
+def obeys_its_options(running: Controller, plan: Plan) -> None:
+    """No replica is larger, and no sub-join has more, than the options say."""
+    options = running.options
+    left, right = plan.replicas.rates(plan.joins)
+    if options.bandwidth_budget is not None:
+        assert (left + right).max(initial=0.0) <= options.bandwidth_budget * (1 + 1e-6)
+    if options.max_replicas is not None:
+        assert np.bincount(plan.replicas.join, minlength=1).max() <= options.max_replicas

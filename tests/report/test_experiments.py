@@ -48,7 +48,7 @@ def test_scaling_says_how_long_placing_and_events_take():
     section = scaling.section(Setting(quick=True), rows)
     assert "3,333 joins on 10,000 nodes in 1.00 s" in section.reading[0]
     assert "power of 1.00" in section.reading[1]
-    assert "0.100 ms or less (median, 10,000 nodes)" in section.reading[0]
+    assert "0.10 ms or less (median, 10,000 nodes)" in section.reading[0]
     assert "1. Placement and re-optimization" in render("t", "b", "l", [section])
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+from nova.problem import Problem
 from nova.reoptimize.rules import Rule
+
+T = TypeVar("T")
 
 
 class Names:
@@ -18,6 +23,21 @@ class Names:
         """Per stream."""
         self.queries: list[Rule | None] = []
         self.query_rows: dict[str, int] = {}
+
+    @staticmethod
+    def of(problem: Problem) -> Names:
+        """The ids of a problem, whose rows are as there."""
+        names = Names()
+        names.nodes = problem.nodes.ids.to_pylist()
+        names.node_rows = {name: row for row, name in enumerate(names.nodes)}
+        names.sources = problem.sources.ids.to_pylist()
+        for stream in problem.streams:
+            number = names.add_stream(stream)
+            names.source_rows[number] = {names.sources[row]: row for row in problem.sources_of(number).tolist()}
+        for row, query in enumerate(problem.queries):
+            sides = problem.sources_of(query.left), problem.sources_of(query.right)
+            names.name_query(row, Rule.of(query, len(problem.sources), sides))
+        return names
 
     def node(self, name: str) -> int:
         """Row of a node; −1 where there is none."""
@@ -52,13 +72,18 @@ class Names:
         _put(self.nodes, row, name)
         self.node_rows[name] = row
 
+    def name_query(self, row: int, rule: Rule) -> None:
+        """A query's row has this rule from now on."""
+        _put(self.queries, row, rule)
+        self.query_rows[rule.id] = row
+
     def name_source(self, row: int, stream: int, name: str) -> None:
         """A source's row has this id from now on."""
         _put(self.sources, row, name)
         self.source_rows[stream][name] = row
 
 
-def _put(names: list[str], row: int, name: str) -> None:
+def _put(names: list[T], row: int, name: T) -> None:
     if row == len(names):
         names.append(name)
     else:

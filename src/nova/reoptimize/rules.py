@@ -84,8 +84,8 @@ class Rule:
         return list(members.get((1 - side, code), ()))
 
     def reach(self, sources: int) -> None:
-        """Have a code for so many source rows at least."""
-        if sources > len(self.codes):
+        """Have a code for so many source rows at least, where there are codes."""
+        if self.kind == "equal" and sources > len(self.codes):
             more = np.full(max(sources - len(self.codes), 16 + len(self.codes) // 2), -1, np.int32)
             self.codes = np.concatenate([self.codes, more])
 

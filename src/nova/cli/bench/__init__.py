@@ -5,10 +5,11 @@ from __future__ import annotations
 import typer
 
 from nova.cli import MARKUP
-from nova.cli.bench import balance, instances, measured, scale, stream
+from nova.cli.bench import balance, events, instances, measured, scale, stream
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=MARKUP, help="Measure Nova on this machine: ratios and gaps.")
 app.command("scale")(scale.scale)
+app.command("events")(events.events)
 app.command("instances")(instances.instances)
 app.command("measured")(measured.measured)
 app.command("balance")(balance.balance)
