@@ -13,6 +13,7 @@ from nova.physical.check import check
 from nova.plan import Plan
 from nova.problem import Dense, Equal, Problem, Query
 from nova.reoptimize import Controller, Stability
+from nova.reoptimize.written import plan_of, problem_of
 from nova.synthetic import draw
 
 Placement = dict[tuple[str, str, str], list[tuple[object, ...]]]
@@ -56,12 +57,15 @@ def placement(plan: Plan, problem: Problem) -> Placement:
 
 def now(running: Controller) -> Placement:
     """What runs."""
-    return placement(running.plan(), running.problem())
+    written = problem_of(running.state, running.names, running.measured)
+    return placement(plan_of(running.state, written), written.problem)
 
 
-def keeps_its_promises(running: Controller) -> None:
-    """The plan tiles exactly, overloads nothing, and runs on nodes that there are; the books agree with it."""
-    problem, plan = running.problem(), running.plan()
+def keeps_its_promises(running: Controller) -> Placement:
+    """The plan tiles exactly, overloads nothing, and runs on nodes that there are; the books agree with it. Returns
+    what runs."""
+    written = problem_of(running.state, running.names, running.measured)
+    problem, plan = written.problem, plan_of(running.state, written)
     check(problem, plan)
     load, limit = node_load(flows(plan), len(problem.nodes)), node_limit(problem)
     assert running.options.allow_overload or not overloaded(load, limit).any()
@@ -81,6 +85,7 @@ def keeps_its_promises(running: Controller) -> None:
             assert math.isclose(state.index.free[slot], free, rel_tol=1e-9, abs_tol=1e-9)
     assert np.count_nonzero(state.index.node >= 0) == np.count_nonzero(state.nodes["room"][rows] > 0)
     obeys_its_options(running, plan)
+    return placement(plan, problem)
 
 
 def obeys_its_options(running: Controller, plan: Plan) -> None:

@@ -41,25 +41,25 @@ NODE = np.dtype([
     ("first", "i8"),  # replica
     ("source", "i8"),  # first source born here
     ("hosts", "?"), ("alive", "?"),
-])
+], align=True)
 SOURCE = np.dtype([
     ("stream", "i8"), ("node", "i8"), ("rate", "f8"),
     ("join", "i8"),  # first sub-join
     ("next", "i8"),  # source on the same node
     ("alive", "?"),
-])
+], align=True)
 JOIN = np.dtype([
     ("query", "i8"), ("left", "i8"), ("right", "i8"), ("output", "f8"),
     ("first", "i8"),  # replica
     ("state", "i8"),
     ("ideal", "f8"),  # cost at the virtual position
     ("next", "i8", 2), ("before", "i8", 2),  # in the lists of the left and of the right source
-])
+], align=True)
 QUERY = np.dtype([
     ("sink", "i8"),  # node; −1: none
     ("sliced", "?"),  # whether windows are dealt out
     ("may_slice", "?"),  # whether they may be where nothing else fits
-])
+], align=True)
 REPLICA = np.dtype([
     ("join", "i8"), ("node", "i8"),
     ("next", "i8"),  # of the same sub-join
@@ -68,7 +68,7 @@ REPLICA = np.dtype([
     ("home", "i8"),  # node it was ousted from; −1: none
     ("step", "i8"),  # that made it
     ("box", "f8", 6),  # shares as in a plan
-])
+], align=True)
 
 Columns = namedtuple(
     "Columns",

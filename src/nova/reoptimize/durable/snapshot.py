@@ -25,10 +25,12 @@ from nova.problem import Latency
 from nova.reoptimize.controller import Controller
 from nova.reoptimize.durable.errors import Damaged
 from nova.reoptimize.durable.files import write_whole
+from nova.reoptimize.measured import Measured
 from nova.reoptimize.names import Names
 from nova.reoptimize.rules import Rule
 from nova.reoptimize.stability import Stability
-from nova.reoptimize.state import State, Table
+from nova.reoptimize.state import State
+from nova.reoptimize.tables import Table
 
 VERSION = 1
 """To be raised when attributes of the classes below change: an older snapshot then names what no longer fits."""
@@ -39,7 +41,7 @@ _DIGEST = 32
 _ALIGN = 16
 _CLASSES: dict[str, Any] = {
     cls.__name__: cls
-    for cls in (Controller, State, Table, Names, Rule, HostIndex, Latency, Options, Stability)
+    for cls in (Controller, State, Table, Names, Rule, Measured, HostIndex, Latency, Options, Stability)
 }
 _LEFT_OUT = {("State", "_handle")}
 """What is worked out anew from the rest."""
@@ -162,7 +164,7 @@ class _Freezer:
         self.columns.append(column)
         at = self.at
         self.at += column.nbytes + _padding(column.nbytes)
-        return [column.dtype.str, list(column.shape), at]
+        return [np.lib.format.dtype_to_descr(column.dtype), list(column.shape), at]
 
 
 def _attributes(value: Any) -> dict[str, Any]:
@@ -213,4 +215,11 @@ def _column_of(content: list[Any], data: bytes, start: int) -> npt.NDArray[Any]:
     """A column of its own, which may be written to."""
     kind, shape, at = content
     count = int(np.prod(shape, dtype=np.int64))
-    return np.frombuffer(data, np.dtype(kind), count, start + at).reshape(shape).copy()
+    return np.frombuffer(data, _kind_of(kind), count, start + at).reshape(shape).copy()
+
+
+def _kind_of(description: Any) -> np.dtype[Any]:
+    """The type of a column, whose rows may be records; JSON made lists of the tuples in it."""
+    if isinstance(description, str):
+        return np.dtype(description)
+    return np.lib.format.descr_to_dtype([(field[0], *field[1:2], *map(tuple, field[2:])) for field in description])
