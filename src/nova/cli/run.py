@@ -83,6 +83,10 @@ def command(
     if fresh:
         _forget(out)
     if site is not None:
+        unfit = [name for name, value in (("--watch", watch), ("--emulate", emulate)) if value]
+        if unfit:
+            raise InvalidInput([Fault("command line", "is for whole runs, not for a site", field=name)
+                                for name in unfit])
         _run_site(scenario, plan, site, exchange, master, settings, as_json)
         return
     loaded, chosen = _open(scenario, plan, out, approach)

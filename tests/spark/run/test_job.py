@@ -13,15 +13,15 @@ from nova.problem import Problem
 from nova.routing.flow import Flow
 from nova.scenario.model import Columns
 from nova.spark.run.inputs import carried, normalised
-from nova.spark.run.job import Job
+from nova.spark.run.job import Job, NewPlan, routes_of
 from nova.spark.run.sinks import Files
 
 
-def two_batches(folder: Path, problem: Problem, seed: int) -> tuple[pa.Table, pa.Table]:
-    """Left and right tuples in two files each; the second continues windows of the first and goes beyond them."""
+def three_batches(folder: Path, problem: Problem, seed: int) -> tuple[pa.Table, pa.Table]:
+    """Left and right tuples in three files each; each continues windows of the one before and goes beyond them."""
     sides = []
     for side, name in enumerate(("left", "right")):
-        parts = [streams.tuples(problem, side, 80, seconds, seed + i) for i, seconds in enumerate((5.0, 10.0))]
+        parts = [streams.tuples(problem, side, 80, seconds, seed + i) for i, seconds in enumerate((5.0, 10.0, 15.0))]
         streams.write_parts(folder / name, *parts)
         sides.append(pa.concat_tables(parts))
     return sides[0], sides[1]
@@ -36,7 +36,7 @@ def test_a_switch_of_plans_loses_and_doubles_nothing(spark: Any, tmp_path: Path,
     """The job dies before, in or after the batch of the switch, and is started again from its checkpoint."""
     problem = streams.problem()
     joins = streams.resolve(problem)
-    left, right = two_batches(tmp_path, problem, 11)
+    left, right = three_batches(tmp_path, problem, 11)
     sides = [normalised(spark.readStream.schema(spark.read.parquet(str(tmp_path / side)).schema)
                         .option("maxFilesPerTrigger", 1).parquet(str(tmp_path / side)), Columns(), side)
              for side in ("left", "right")]
@@ -46,9 +46,7 @@ def test_a_switch_of_plans_loses_and_doubles_nothing(spark: Any, tmp_path: Path,
     crashed: list[str] = []
 
     def new_plans(known: list[str]) -> Any:
-        from nova.spark.run.job import routes_of
-
-        return [("00001", routes_of(problem, new, 0), None)] if job.batch_now == 1 and "00001" not in known else []
+        return [NewPlan("00001", routes_of(problem, new, 0))] if job.batch_now >= 1 and "00001" not in known else []
 
     class Crashing(Files):
         def write(self, frame: Any, batch: int) -> None:

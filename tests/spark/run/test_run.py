@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
+import streams
 from builders import SMALL, write_scenario
 from nova import optimizer
 from nova.errors import InvalidInput
@@ -15,7 +17,7 @@ from nova.scenario import Scenario, load
 from nova.spark.generator import Pattern, Source, generate
 from nova.spark.run.handover import hand_in
 from nova.spark.run.run import Run, Settings
-from runs import START_MS, found, plain, scenario, tables
+from runs import START_MS, file_inputs, found, plain, scenario, tables
 
 
 def run(spark: Any, loaded: Scenario, plan: Plan, folder: Path, **settings: Any) -> dict[str, Any]:
@@ -134,3 +136,21 @@ def test_plans_are_handed_in_whole_or_not_at_all(spark: Any, tmp_path: Path) -> 
     (tmp_path / "plan" / "replicas.parquet").unlink()
     with pytest.raises(InvalidInput, match="no such plan file"):
         hand_in(tmp_path / "plan", tmp_path / "run", loaded.problem)
+
+
+def test_events_move_windows_to_a_node_that_was_not_there(spark: Any, tmp_path: Path) -> None:
+    left, right = tables()
+    loaded, plan = scenario(tmp_path / "s", file_inputs(tmp_path / "s", left, right, 2))
+    (tmp_path / "events.jsonl").write_text(
+        '{"event": "node_added", "node": "fog2", "capacity": 500, "coordinates": [8, 8.1]}\n'
+        f'{{"event": "node_removed", "node": "fog", "time": {START_MS + 1000}}}\n')
+    report = run(spark, loaded, plan, tmp_path / "run", watch=tmp_path / "events.jsonl")
+    assert found(tmp_path / "run" / "results") == plain(left, right)
+    results = streams.read_results(tmp_path / "run" / "results")
+    by_window = set(zip(results["window_start"].cast(pa.int64()).to_numpy() // 1000 - START_MS,
+                        results["node"].to_pylist(), strict=True))
+    assert by_window == {(0, "fog"), (1000, "fog2"), (2000, "fog2")}
+    assert report["events"] == {"handled": 2, "refused": [], "waiting": []}
+    assert {host["node"]: host["capacity"] for host in report["hosts"]} == {"fog": 120.0, "fog2": 500.0}
+    with pytest.raises(InvalidInput, match="events drove this run"):
+        run(spark, loaded, plan, tmp_path / "run")

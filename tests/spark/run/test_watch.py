@@ -10,7 +10,7 @@ from nova import plan as plans
 from nova.errors import InvalidInput
 from nova.scenario import Scenario, load
 from nova.spark.run.folder import RunFolder
-from nova.spark.run.handover import hand_in, switch_of
+from nova.spark.run.handover import hand_in, switch_of, with_newcomers
 from nova.spark.run.watch import Watch
 from nova.virtual.resolve import resolve
 
@@ -52,7 +52,7 @@ def test_events_become_plans_as_they_come(tmp_path: Path, run: RunFolder, scenar
     assert run.plan_names() == ["00000", "00001"]
     assert "fog" in hosts(run, "00000", scenario)
     assert "fog" not in hosts(run, "00001", scenario)
-    assert switch_of(run.plan("00001")) == {"from_ms": 5000, "event": 1}
+    assert switch_of(run.plan("00001")) == {"from_ms": 5000, "event": 1, "newcomers": {}}
     with events.open("a") as file:
         file.write('\n{"event": "node_removed", "node": "mars"}\nnonsense\n{"event": "rate_changed"}\n')
     assert watch.poll() == 4
@@ -94,3 +94,19 @@ def test_another_file_of_events_is_refused(tmp_path: Path, run: RunFolder, scena
         started(tmp_path, run, scenario)
     with pytest.raises(InvalidInput, match="events drive this run"):
         hand_in(run.plan("00000"), run.path, scenario.problem)
+
+
+def test_newcomers_among_nodes_are_welcome_others_are_not(tmp_path: Path, run: RunFolder, scenario: Scenario) -> None:
+    (tmp_path / "events.jsonl").write_text(
+        '{"event": "node_added", "node": "fog2", "capacity": 500, "coordinates": [8, 8.1]}\n' + GONE
+        + '{"event": "source_added", "stream": "pressure", "source": "p3", "node": "fog2", "rate": 5}\n'
+        + '{"event": "pair_allowed", "query": "climate", "left": "p1", "right": "h2"}\n')
+    watch = started(tmp_path, run, scenario)
+    watch.poll()
+    last = switch_of(run.plan(run.plan_names()[-1]))
+    assert last["newcomers"] == watch.newcomers == {"fog2": 500.0}
+    assert ["source_added" in watch.refused[0], "pair_allowed" in watch.refused[1]] == [True, True]
+    assert started(tmp_path, run, scenario).newcomers == watch.newcomers
+    extended = with_newcomers(scenario.problem, watch.newcomers)
+    plan = plans.read(run.plan(run.plan_names()[-1]), extended, resolve(scenario.problem))
+    assert set(plan.table(extended)["node"].to_pylist()) == {"fog2"}

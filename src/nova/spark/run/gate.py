@@ -57,6 +57,12 @@ class Gate:
             time.sleep(0.01)  # a batch that is being planned meets the closed gate
         query.stop()
 
+    def unfinished(self) -> int | None:
+        """The batch that was begun and not committed when the query last ran."""
+        begun, done = (max((int(file.name) for file in (self.checkpoint / log).glob("*") if file.name.isdigit()),
+                           default=-1) for log in ("offsets", "commits"))
+        return begun if begun > done else None
+
     @property
     def closed(self) -> bool:
         return self._closing

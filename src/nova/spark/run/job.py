@@ -39,8 +39,19 @@ if TYPE_CHECKING:
 ANCIENT = -(2**62)
 """First window of the first epoch: before all others."""
 
-NewPlan = tuple[str, Routes, float | None]
-"""Name of a plan, its routes for this query, and from when on it is wanted (ms since 1970)."""
+
+@dataclass(frozen=True)
+class NewPlan:
+    """A plan to switch to."""
+
+    name: str
+    routes: Routes
+    """For this query."""
+    from_ms: float | None = None
+    """From when on it is wanted (ms since 1970)."""
+    newcomers: tuple[str, ...] = ()
+    """All nodes so far that the scenario does not have."""
+
 
 
 @dataclass
@@ -64,6 +75,8 @@ class Job:
     """Whether tasks tell of every tuple and of some results, for the emulation."""
     till: Till = field(init=False)
     gate: Gate = field(init=False)
+    _repeated: int | None = None
+    """The batch that an earlier run has begun but not finished."""
 
     def __post_init__(self) -> None:
         self.till = Till(self.spark.sparkContext)
@@ -85,6 +98,7 @@ class Job:
 
     def start(self, left: DataFrame, right: DataFrame, *, once: bool = False, every_ms: int = 0) -> StreamingQuery:
         """Start to read, join and write. `once`: stop at the end of what is there now."""
+        self._repeated = self.gate.unfinished()
         pairs = join_packets(*(with_watermark(packets, self.lateness_ms, self.flow)
                                for packets in (self.route(left, "left"), self.route(right, "right"))))
         names = Names(self.problem.sources.ids, self.problem.nodes.ids)
@@ -124,14 +138,15 @@ class Job:
         process die afterwards, the batch is repeated under the schedule as written here, and what it did before is
         discarded with its state: windows never have tuples under two plans.
         """
-        entries = self.schedule.entries()
-        for name, routes, from_ms in self.new_plans([entry.plan for entry in entries]):
+        if batch == self._repeated:  # its results may be out already, under the names of the old hosts
+            return
+        for new in self.new_plans([entry.plan for entry in self.schedule.entries()]):
             last = self.last_window()
             first = ANCIENT + 1 if last is None else last + 1
-            if from_ms is not None:
-                first = max(first, math.ceil(from_ms * 1000 / self.flow.window_us))
+            if new.from_ms is not None:
+                first = max(first, math.ceil(new.from_ms * 1000 / self.flow.window_us))
             first = max(first, self.schedule.entries()[-1].first_window)
-            self.schedule.append(name, routes, first, batch)
+            self.schedule.append(new.name, new.routes, first, batch, new.newcomers)
 
     def last_window(self) -> int | None:
         """Highest window that a finished batch (or one that was finished but for its commit) has routed."""

@@ -21,7 +21,7 @@ from nova.routing import Routes
 from nova.scenario import Scenario
 from nova.spark.run.emulate import Emulation, Epochs
 from nova.spark.run.folder import RunFolder
-from nova.spark.run.handover import switch_of
+from nova.spark.run.handover import switch_of, with_newcomers
 from nova.spark.run.inputs import Input, agree, at_end, feeds_of, flow_of, open_inputs, shared_clock
 from nova.spark.run.job import Job, NewPlan, routes_of
 from nova.spark.run.listener import Listener
@@ -121,6 +121,7 @@ class Run:
         if self.settings.watch is not None:
             self.watch = Watch(self.settings.watch, self.folder, self.problem)
             self.watch.catch_up()
+            self.watch.poll()
         elif self.folder.watched.exists():
             raise InvalidInput([Fault(str(self.folder.path), "events drove this run: go on with --watch EVENTS, or "
                                       "start afresh with --fresh")])
@@ -155,7 +156,10 @@ class Run:
         return Running(meter, job, started)
 
     def _read_plan(self, name: str) -> Plan:
-        return plans.read(self.folder.plan(name), self.problem, resolve(self.problem))
+        newcomers = switch_of(self.folder.plan(name))["newcomers"]
+        if newcomers and self.emulation is not None:
+            raise NovaError("--emulate knows the nodes of the scenario only")
+        return plans.read(self.folder.plan(name), with_newcomers(self.problem, newcomers), resolve(self.problem))
 
     def _new_plans(self, known: list[str], query: int) -> list[NewPlan]:
         """Plans handed in since, in order. One that does not fit the scenario is set aside and told about."""
@@ -168,7 +172,9 @@ class Run:
             except NovaError as error:
                 self.rejected[name] = str(error)
                 continue
-            found.append((name, routes_of(self.problem, plan, query), switch_of(self.folder.plan(name))["from_ms"]))
+            switch = switch_of(self.folder.plan(name))
+            routes = routes_of(self.problem, plan, query)
+            found.append(NewPlan(name, routes, switch["from_ms"], tuple(switch["newcomers"])))
         return found
 
     def wait(self, observe: Callable[[Run], None] | None = None) -> None:
@@ -248,7 +254,9 @@ class Run:
 
     def hosts(self) -> list[dict[str, Any]]:
         """Per host: what it was charged, what the plan says, and its capacity, in tuples per second of event time."""
-        problem, nodes = self.problem, len(self.problem.nodes)
+        newcomers = {} if self.watch is None else self.watch.newcomers
+        problem = with_newcomers(self.problem, newcomers)
+        nodes = len(problem.nodes)
         planned = node_loads(self.plan.joins, self.plan.replicas, nodes)
         copies, recent, results, expected = (np.zeros(nodes) for _ in range(4))
         for one in self.running:

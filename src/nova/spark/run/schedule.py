@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from nova.routing import Epoch, Routes, Timeline
+from nova.routing.packets import Names
 
 _loaded: dict[str, tuple[tuple[int, int], Timeline]] = {}
 """Per process: timelines by folder, with the stamp of the file they were read from."""
@@ -41,12 +45,26 @@ class Schedule:
             return []
         return [Entry(**entry) for entry in json.loads(self.file.read_text())]
 
-    def append(self, plan: str, routes: Routes, first_window: int, batch: int) -> None:
-        """From `first_window` on, `plan` holds."""
+    def append(self, plan: str, routes: Routes, first_window: int, batch: int, newcomers: Sequence[str] = ()) -> None:
+        """From `first_window` on, `plan` holds. `newcomers` are all nodes so far that the scenario does not have; their
+        rows follow those of the scenario's."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        if newcomers:
+            write_atomically(self._newcomers, json.dumps(list(newcomers)))
         routes.save(self.folder / f"routes-{plan}.npz")
         entries = [*self.entries(), Entry(plan, first_window, batch)]
         write_atomically(self.file, json.dumps([entry.__dict__ for entry in entries], indent=1))
+
+    @property
+    def _newcomers(self) -> Path:
+        return self.folder / "newcomers.json"
+
+    def names(self, known: Names) -> Names:
+        """Ids by row, with the nodes that came later."""
+        if not self._newcomers.exists():
+            return known
+        return Names(known.sources, pa.concat_arrays([known.nodes, pa.array(json.loads(self._newcomers.read_text()),
+                                                                            known.nodes.type)]))
 
     def timeline(self) -> Timeline:
         """The epochs with their routes. Cached until the file changes."""

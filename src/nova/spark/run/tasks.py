@@ -100,14 +100,15 @@ class Matcher:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         timeline = Schedule(self.schedule).timeline()
+        names = Schedule(self.schedule).names(self.names)
         tally = Tally()
         for batch in batches:
             for part in _portions(batch):
-                for joined in results(self.flow, timeline, self.names, part.column("left_packet"),
+                for joined in results(self.flow, timeline, names, part.column("left_packet"),
                                       part.column("right_packet")):
-                    note(joined, self.names, tally)
+                    note(joined, names, tally)
                     if self.watched:
-                        tally.sampled.append(sample(joined, self.names))
+                        tally.sampled.append(sample(joined, names))
                     yield joined
         self.till.put(tally)
 

@@ -15,7 +15,7 @@ from nova import plan as plans
 from nova.errors import Fault, InvalidInput
 from nova.problem import Problem
 from nova.reoptimize import Controller
-from nova.reoptimize.events import Event, from_json
+from nova.reoptimize.events import Event, NodeAdded, PairAllowed, QueryAdded, SourceAdded, from_json
 from nova.spark.run.folder import RunFolder
 from nova.spark.run.handover import put, switch_of
 from nova.virtual.resolve import resolve
@@ -28,6 +28,9 @@ class Watch:
         self.events, self.run = events, run
         self.controller = Controller.from_plan(
             problem, plans.read(run.plan(run.FIRST), problem, resolve(problem)))
+        self._known = frozenset(problem.nodes.ids.to_pylist())
+        self.newcomers: dict[str, float] = {}
+        """Nodes that the scenario does not have, in the order they came, and their capacities."""
         self.handled = 0
         """Lines of the file that were handled."""
         self.refused: list[str] = []
@@ -80,11 +83,13 @@ class Watch:
         try:
             events = _events(line, str(self.events), number)
             changes = self.controller.handle(events, str(self.events), number)
+            self.newcomers |= {event.node: event.capacity for event in events
+                               if isinstance(event, NodeAdded) and event.node not in self._known}
         except InvalidInput as error:
             self.refused.append(str(error))
             return
         if changes and number not in known:
-            put(self.controller.plan(), self.controller.problem(), self.run, _when(events), number)
+            put(self.controller.plan(), self.controller.problem(), self.run, _when(events), number, self.newcomers)
 
 
 def _lines(text: bytes) -> list[bytes]:
@@ -97,7 +102,12 @@ def _events(line: bytes, file: str, number: int) -> tuple[Event, ...]:
         document = json.loads(line)
     except ValueError as error:
         raise InvalidInput([Fault(file, f"not JSON: {error}", number)]) from None
-    return tuple(from_json(one, file, number) for one in (document if isinstance(document, list) else [document]))
+    events = tuple(from_json(one, file, number) for one in (document if isinstance(document, list) else [document]))
+    new = [event for event in events if isinstance(event, SourceAdded | QueryAdded | PairAllowed)]
+    if new:
+        raise InvalidInput([Fault(file, "a run joins what its scenario says: start another run for this", number,
+                                  "event", event.kind) for event in new])
+    return events
 
 
 def _when(events: tuple[Event, ...]) -> float | None:
