@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nova.cli.output import JSON, emit_json, progress, table, warn
+from nova.errors import Fault, InvalidInput
 
 if TYPE_CHECKING:
     from nova.costspace import CostSpace
@@ -28,7 +29,8 @@ HELDOUT = {
 
 @app.command()
 def command(
-    scenario: Path = typer.Argument(..., metavar="SCENARIO", help="Scenario file, YAML or JSON."),
+    scenario: Path = typer.Argument(..., metavar="SCENARIO", help="Scenario file, YAML or JSON; with --engine spark "
+                                    "also a table of latencies (from, to, rtt_ms), Parquet or CSV."),
     output: Path | None = typer.Option(
         None, "-o", "--output", metavar="FILE", help="Where to write id, x, y, …, height: .csv or .parquet."
     ),
@@ -37,6 +39,12 @@ def command(
     heights: bool | None = typer.Option(None, "--heights/--no-heights", help="Give nodes a height for their link."),
     neighbours: int | None = typer.Option(None, help="Measured neighbours per node that are used at most."),
     seed: int | None = typer.Option(None, help="Same seed, same coordinates."),
+    engine: str = typer.Option("local", help="local, or spark for more pairs than one process can hold."),
+    work: Path | None = typer.Option(None, metavar="DIR", help="With spark: where a run keeps what it needs to "
+                                     "continue when it was killed; by default FILE.work. All workers have to see it."),
+    base: Path | None = typer.Option(None, metavar="FILE", help="With spark: coordinates that stay as they are; only "
+                                     "nodes that are not in them are placed."),
+    master: str | None = typer.Option(None, help="With spark: address of a cluster; without one, this machine."),
     as_json: bool = JSON,
 ) -> None:
     """Place the nodes of SCENARIO so that distance says latency, and tell how well it does.
@@ -46,15 +54,27 @@ def command(
     only the accuracy is told.
 
     Example: `nova embed demo/scenario.yaml -o coords.csv --neighbours 20`
+
+    On Spark: `nova embed clean/latency.parquet --engine spark -o coords.parquet`. A killed run continues when it is
+    started again with the same arguments.
     """
     from nova.costspace import embed
     from nova.costspace.table import check_ending, write_coordinates
 
     if output is not None:
         check_ending(output)
+    if engine not in ("local", "spark"):
+        raise InvalidInput([Fault("--engine", "local or spark expected", value=engine)])
     overrides = {
         "embedding": method, "dimensions": dimensions, "heights": heights, "neighbours": neighbours, "seed": seed
     }
+    if engine == "spark":
+        from nova.cli.embed_spark import run
+
+        run(scenario, output, overrides, work, base, master, as_json)
+        return
+    if work is not None or base is not None or master is not None:
+        raise InvalidInput([Fault("--engine", "--work, --base and --master need --engine spark", value=engine)])
     with progress("reading the scenario"):
         from nova.scenario import load
 

@@ -155,10 +155,10 @@ def deal(first: Ints, second: Ints, rtt: Floats, block: Ints, seed: int) -> Cell
     cell = low * blocks + high
     order = order[np.argsort(cell[order], kind="stable")]
     offsets = np.searchsorted(cell[order], np.arange(blocks * blocks + 1)).astype(np.int64)
-    return Cells(first[order], second[order], rtt[order], offsets, _tournament(blocks))
+    return Cells(first[order], second[order], rtt[order], offsets, tournament(blocks))
 
 
-def _tournament(blocks: int) -> tuple[Rows, ...]:
+def tournament(blocks: int) -> tuple[Rows, ...]:
     """Every block meets every other once (circle method) and itself once; in no round twice."""
     even = blocks + blocks % 2
     rounds = [np.arange(blocks, dtype=np.int64) * (blocks + 1)]

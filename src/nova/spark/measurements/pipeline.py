@@ -102,11 +102,11 @@ def measurements(spark: SparkSession, task: Task, step: Callable[[str], None] = 
 
 
 def partitions(spark: SparkSession, files: list[InputFile]) -> int:
-    """Shuffle partitions for this much input: the session's, or more for large input, so that none outgrows memory."""
+    """Shuffle partitions for this much input: one per core, or more for large input, so that none outgrows memory."""
     expansion = {"parquet": 4.0}  # Parquet is compressed; so are .gz files
     size = sum(file.size * expansion.get(file.format, 6.0 if file.path.endswith((".gz", ".zst", ".bz2")) else 1.0)
                for file in files)
-    return max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), int(size // (4 * PARTITION_BYTES)) + 1)
+    return max(spark.sparkContext.defaultParallelism, int(size // (4 * PARTITION_BYTES)) + 1)
 
 
 def quarantine(
