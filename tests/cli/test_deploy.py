@@ -43,6 +43,7 @@ def test_what_cannot_be_deployed_is_told(tmp_path: Path) -> None:
         (["deploy", file, tmp_path / "plan", "--exchange", "mqtt://nowhere"], "an MQTT address looks like"),
         (["deploy", file, tmp_path / "plan", "--exchange", "x", "--lateness", "soon"], "--lateness"),
         (["run", file, "--site", "hq"], "a site needs a plan and an exchange"),
+        (["run", file, "--site", "hq", "--watch", "events.jsonl"], "is for whole runs, not for a site"),
         (["run", file, "--plan", tmp_path / "plan", "--exchange", "x", "--site", "mars"], "no such node"),
     ):
         result = invoke(*arguments)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +16,14 @@ import pyarrow as pa
 import pytest
 
 import streams
+from builders import SMALL
 from nova.plan import Plan, Replicas
 from nova.scenario import Scenario
+from nova.spark.generator import Pattern, Source, generate
 from nova.spark.run.handover import hand_in
 from nova.spark.run.schedule import Schedule
 from processes import Process, looked_after
-from runs import file_inputs, found, plain, scenario, tables
+from runs import START_MS, file_inputs, found, plain, scenario, tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 PARTS = 40
@@ -139,3 +143,35 @@ def test_events_drive_a_run_through_kills(tmp_path: Path) -> None:
         assert len(hosts) == 3
         assert "edge1" in hosts[1]
         assert "edge1" not in hosts[2]
+
+
+def test_signals_stop_a_run_in_order(tmp_path: Path) -> None:
+    """Ctrl-C reaches every process of a run, as does a service manager's SIGTERM: no results half done, no traces."""
+    options = {"seed": 3, "length": "15s", "disorder": "300ms", "start_ms": START_MS}
+    inputs = {name: {"format": "generator", "options": options} for name in SMALL["streams"]}
+    scenario(tmp_path / "s", inputs)
+    command = ("nova", "run", tmp_path / "s" / "scenario.yaml", "-o", tmp_path / "run", "--json")
+    commits = tmp_path / "run" / "jobs" / "climate" / "checkpoint" / "commits"
+
+    def batches() -> int:
+        return sum(file.name.isdigit() for file in commits.glob("*"))
+
+    with looked_after() as started:
+        for number, name in enumerate((signal.SIGINT, signal.SIGTERM)):
+            process = Process(*command, log=tmp_path / f"log{number}")
+            started.append(process)
+            before = batches()
+            process.until(lambda before=before: batches() > before)
+            os.killpg(process.running.pid, name)
+            process.wait()
+            assert isinstance(json.loads(process.log.read_text()), dict)  # nothing else was printed
+            offsets = {file.name for file in (commits.parent / "offsets").glob("[0-9]*")}
+            assert offsets <= {file.name for file in commits.glob("[0-9]*")} | {str(batches())}
+        last = Process(*command, "--until-end", log=tmp_path / "log")
+        started.append(last)
+        last.wait()
+    assert isinstance(json.loads(last.log.read_text()), dict)
+    pattern = Pattern(seed=3, disorder_ms=300, length_ms=15_000)
+    sides = [generate([Source(f"{prefix}1", 25), Source(f"{prefix}2", 25)], pattern, -1, 1e9, START_MS).to_pandas()
+             for prefix in "ph"]
+    assert found(tmp_path / "run" / "results") == plain(*sides)
