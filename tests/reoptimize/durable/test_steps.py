@@ -94,6 +94,8 @@ def test_lines_may_be_numbered_by_their_client_or_by_their_place() -> None:
     ({"client": "x", "number": -1, **RATE}, "row 2, field number: a whole number ≥ 0 expected (found -1)"),
     ({**RATE, "rate": -2}, "row 2, field rate: a rate is a number ≥ 0 (found -2.0)"),
     ({**RATE, "rate": "fast"}, "row 2, field rate: not a number"),
+    ({**RATE, "source": "\ud800"}, "row 2: half a character (a lone surrogate)"),
+    ({**RATE, "client": "\udfff", "number": 1}, "row 2: half a character (a lone surrogate)"),
     ({"event": "rate_change"}, "row 2, field event: no such event; there are node_added"),
     ([RATE, {**RATE, "speed": 1}], "row 2, field speed: unknown field; rate_changed has time, stream, source, rate"),
 ])

@@ -481,12 +481,15 @@ def test_a_snapshot_holds_only_what_it_knows(tmp_path: Path) -> None:
         snapshot.freeze(1, bytes(16), {"content": [1, RateChanged(stream="s", source="a", rate=1.0)]})
     content = {
         "a": {"$": 1, "array": [1, 2.5, None, True, "x"]}, "b": {1: (1, "2"), (2, 3): {4, 5}}, "c": [[], (), {}],
+        "h": [f"node {i}" for i in range(200)], "i": {f"é{i}": -i for i in range(100)}, "j": [2**40, -1] * 99,
+        "k": ["a\nb", "c\0d", ""] * 40, "l": {"\0" * i: i for i in range(70)}, "m": [True, 2] * 50, "n": [""] * 64,
         "d": np.arange(6, dtype=np.int16).reshape(2, 3), "e": np.float32(1.5), "f": float("inf"), "g": {"x": [{}]},
     }
     snapshot.write(tmp_path, 7, bytes(16), content)
     back = snapshot.read(snapshot.path_of(tmp_path, 7), bytes(16))
-    for name in "abcfg":
+    for name in "abcfghijklmn":
         assert back[name] == content[name]
+        assert type(back[name]) is type(content[name])
     assert back["d"].dtype == np.int16
     assert np.array_equal(back["d"], np.arange(6).reshape(2, 3))
     assert type(back["e"]) is np.float32

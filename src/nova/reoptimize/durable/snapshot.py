@@ -45,7 +45,9 @@ _CLASSES: dict[str, Any] = {
 }
 _LEFT_OUT = {("State", "_handle")}
 """What is worked out anew from the rest."""
-_PLAIN = (str, int, float, bool, type(None))
+_PLAIN = {str, int, float, bool, type(None)}
+LONG = 64
+"""Lists of so many texts or whole numbers become columns."""
 
 
 def path_of(folder: Path, sequence: int) -> Path:
@@ -142,12 +144,18 @@ class _Freezer:
             return {"scalar": self._column(np.array([value]))}
         if kind in (list, tuple, set):
             items = sorted(value) if kind is set else value
-            if all(type(item) in _PLAIN for item in items):
+            kinds = set(map(type, items))
+            if kind is list and len(items) >= LONG and kinds in ({str}, {int}):
+                return {"long list": self._long(value)}
+            if kinds <= _PLAIN:
                 return {f"plain {kind.__name__}": list(items)}
             return {kind.__name__: [self.freeze(item, f"{where}[{i}]") for i, item in enumerate(items)]}
         if kind is dict:
-            if all(type(key) is str for key in value):
-                if all(type(item) in _PLAIN for item in value.values()):
+            if set(map(type, value)) <= {str}:
+                kinds = set(map(type, value.values()))
+                if len(value) >= LONG and kinds == {int}:
+                    return {"long dict": [self._long(list(value)), self._long(list(value.values()))]}
+                if kinds <= _PLAIN:
                     return {"plain dict": value}
                 return {"names": {key: self.freeze(item, f"{where}[{key!r}]") for key, item in value.items()}}
             return {"dict": [
@@ -159,6 +167,15 @@ class _Freezer:
                 if (kind.__name__, name) not in _LEFT_OUT
             }]}
         raise TypeError(f"{where}: a snapshot cannot hold a {kind.__module__}.{kind.__qualname__}")
+
+    def _long(self, items: list[Any]) -> list[Any]:
+        """Many texts or whole numbers, as a column: a million of them in JSON take seconds."""
+        if type(items[0]) is int:
+            return ["numbers", self._column(np.array(items, np.int64))]
+        text = "\0".join(items)
+        if text.count("\0") != len(items) - 1:
+            return ["json", items]  # one of them has the separator in it
+        return ["texts", self._column(np.frombuffer(text.encode(), np.uint8))]
 
     def _column(self, column: npt.NDArray[Any]) -> list[Any]:
         self.columns.append(column)
@@ -183,6 +200,11 @@ def _thaw(value: Any, data: bytes, start: int) -> Any:
             return _column_of(content, data, start)
         case "scalar":
             return _column_of(content, data, start)[0]
+        case "long list":
+            return _long_of(content, data, start)
+        case "long dict":
+            keys, items = (_long_of(part, data, start) for part in content)
+            return dict(zip(keys, items, strict=True))
         case "plain list" | "plain dict":
             return content
         case "plain tuple":
@@ -209,6 +231,18 @@ def _thaw(value: Any, data: bytes, start: int) -> Any:
                 object.__setattr__(made, name, _thaw(item, data, start))
             return made
     raise ValueError(f"a snapshot holds no {kind}")
+
+
+def _long_of(content: list[Any], data: bytes, start: int) -> list[Any]:
+    how, where = content
+    match how:
+        case "numbers":
+            return list(_column_of(where, data, start).tolist())
+        case "texts":
+            return _column_of(where, data, start).tobytes().decode().split("\0")
+        case "json":
+            return list(where)
+    raise ValueError(f"a snapshot holds no {how}")
 
 
 def _column_of(content: list[Any], data: bytes, start: int) -> npt.NDArray[Any]:

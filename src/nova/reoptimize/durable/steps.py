@@ -106,7 +106,13 @@ def _step(text: str, name: str, line: int, client: str | None) -> Step:
     batch = document if isinstance(document, list) else [document]
     if not batch:
         raise InvalidInput([Fault(name, "a batch has one event at least", line, "events", [])])
-    return Step(tuple(from_json(one, name, line) for one in batch), client, number, name, line)
+    step = Step(tuple(from_json(one, name, line) for one in batch), client, number, name, line)
+    try:
+        to_record(step, 0)  # the journal is UTF-8
+    except UnicodeEncodeError as error:
+        found = ascii(error.object[error.start : error.end])
+        raise InvalidInput([Fault(name, "half a character (a lone surrogate)", line, None, found)]) from None
+    return step
 
 
 def _check_number(client: Any, number: Any, name: str, line: int) -> None:
