@@ -36,11 +36,13 @@ class Table:
 
     def reserve(self, capacity: int) -> None:
         """Have place for so many rows at least."""
-        more = capacity - self.capacity
-        if more > 0:
-            self.rows = np.concatenate([self.rows, np.repeat(self.blank, more)])
+        before = self.capacity
+        if capacity > before:
+            rows = np.empty(capacity, self.blank.dtype)  # np.concatenate would drop the padding of records
+            rows[:before], rows[before:] = self.rows, self.blank
+            self.rows = rows
             for name, array in self.beside.items():
-                self.beside[name] = np.concatenate([array, np.zeros((more, array.shape[1]))])
+                self.beside[name] = np.concatenate([array, np.zeros((capacity - before, array.shape[1]))])
 
     def grow(self) -> None:
         """Half as many rows again."""
