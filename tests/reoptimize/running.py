@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from nova.optimizer import optimize
 from nova.options import Options
 from nova.physical.check import check
 from nova.plan import Plan
-from nova.problem import Dense, Equal, Problem, Query
+from nova.problem import Dense, Equal, Latency, Problem, Query
 from nova.reoptimize import Controller, Stability
 from nova.reoptimize.written import plan_of, problem_of
 from nova.synthetic import draw
@@ -29,8 +30,6 @@ def controller(
 
 def with_rules(seed: int = 0) -> Problem:
     """A drawn problem with three queries more: a dense one, one on an attribute, and one with long windows."""
-    from dataclasses import replace
-
     problem = draw(30, level=2, seed=seed, load=0.05)
     first = problem.queries[0]
     n = len(problem.sources) // 2
@@ -40,6 +39,19 @@ def with_rules(seed: int = 0) -> Problem:
         Query("region", 0, 1, first.sink, Equal("region", codes, codes[::-1].copy())),
         Query("all", 1, 0, int(problem.sources.node[0]), Dense(), 5000.0),
         Query("long", 0, 1, first.sink, Equal("site", codes, codes), 3_600_000.0),
+    ))
+
+
+def with_measurements(problem: Problem) -> Problem:
+    """The same with measured round trips between most nodes, which obey no geometry."""
+    random = np.random.default_rng(7)
+    at = problem.nodes.coordinates
+    assert at is not None
+    first, second = np.triu_indices(len(at), 1)
+    rtt = np.linalg.norm(at[first] - at[second], axis=1) * random.uniform(0.7, 1.6, len(first)) + 0.1
+    known = random.random(len(first)) < 0.9
+    return replace(problem, latency=Latency(
+        first[known].astype(np.int32), second[known].astype(np.int32), rtt[known]
     ))
 
 

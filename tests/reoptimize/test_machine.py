@@ -32,7 +32,7 @@ from nova.reoptimize import (
     SourceRemoved,
     Undeploy,
 )
-from reoptimize.running import Placement, keeps_its_promises, with_rules
+from reoptimize.running import Placement, keeps_its_promises, with_measurements, with_rules
 
 place = st.tuples(st.floats(0, 100), st.floats(-50, 50))
 amount = st.sampled_from([0.0, 1.0, 7.0, 30.0, 75.0, 300.0])
@@ -44,12 +44,16 @@ class Running(RuleBasedStateMachine):
     @initialize(
         seed=st.integers(0, 3),
         options=st.sampled_from([
-            {}, {"partition": "grid"}, {"max_replicas": 2}, {"bandwidth_budget": 60.0}, {"c_min": 5.0},
-            {"objective": "paper"}, {"utilisation": 0.8},
+            {}, {"partition": "grid"}, {"partition": "window"}, {"max_replicas": 2}, {"bandwidth_budget": 60.0},
+            {"c_min": 5.0}, {"objective": "paper"}, {"utilisation": 0.8}, {"sigma": 0.4}, {"allow_overload": True},
+            {"partition": "window", "max_replicas": 3}, {"partition": "window", "bandwidth_budget": 40.0},
         ]),
+        measured=st.booleans(),
     )
-    def start(self, seed: int, options: dict[str, Any]) -> None:
+    def start(self, seed: int, options: dict[str, Any], measured: bool) -> None:
         problem = with_rules(seed)
+        if measured:
+            problem = with_measurements(problem)
         self.running = Controller.from_plan(problem, optimize(problem, Options(**options)))
         self.copy = keeps_its_promises(self.running)
         self.count = 0
@@ -83,6 +87,24 @@ class Running(RuleBasedStateMachine):
         if len(names) > how_many + 4:
             gone = data.draw(st.lists(st.sampled_from(names), min_size=how_many, max_size=how_many, unique=True))
             self.happen(*[NodeRemoved(node=name) for name in gone])
+
+    @rule(data=st.data(), at=place, capacity=amount, rate=amount)
+    def much_at_once(
+        self, data: st.DataObject, at: tuple[float, float], capacity: float, rate: float
+    ) -> None:
+        """A node is replaced by another, on which a new source begins, while others change."""
+        names = self.running.names
+        if len(names.node_rows) > 8 and names.source_rows[0]:
+            gone, other = data.draw(
+                st.lists(st.sampled_from(sorted(names.node_rows)), min_size=2, max_size=2, unique=True)
+            )
+            new = self.fresh("n")
+            self.happen(
+                CapacityChanged(node=other, capacity=capacity), NodeRemoved(node=gone),
+                NodeAdded(node=new, capacity=capacity, coordinates=at),
+                SourceAdded(stream="left", source=self.fresh("s"), node=new, rate=rate, attributes={"region": "3"}),
+                NodeMoved(node=other, coordinates=at),
+            )
 
     @rule(data=st.data(), at=place)
     def node_moved(self, data: st.DataObject, at: tuple[float, float]) -> None:

@@ -4,7 +4,6 @@ and small changes of the network move nothing."""
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import hypothesis.strategies as st
 import numpy as np
@@ -33,7 +32,7 @@ from nova.reoptimize import (
 from nova.reoptimize.columns import GONE
 from nova.reoptimize.drawn import Drawing
 from nova.synthetic import draw
-from reoptimize.running import controller, keeps_its_promises, now
+from reoptimize.running import controller, keeps_its_promises, now, with_measurements
 
 STILL = Stability(effort=0)
 """Moves only what must move."""
@@ -210,13 +209,9 @@ def test_small_steps_in_one_direction_are_noticed_in_the_end():
 
 def test_a_measured_round_trip_that_differs_by_a_few_ms_moves_nothing():
     """With measurements as a matrix, as small scenarios have them."""
-    from nova.problem import Latency
-
-    problem = draw(40, 2, seed=3, load=0.5)
-    at = problem.nodes.coordinates
-    first, second = np.triu_indices(len(at), 1)
-    rtt = np.linalg.norm(at[first] - at[second], axis=1) + 0.1
-    problem = replace(problem, latency=Latency(first.astype(np.int32), second.astype(np.int32), rtt))
+    problem = with_measurements(draw(40, 2, seed=3, load=0.5))
+    assert problem.latency is not None
+    first, second, rtt = problem.latency.first, problem.latency.second, problem.latency.rtt_ms
     running = Controller.from_plan(problem, optimize(problem))
     ids = problem.nodes.ids.to_pylist()
     random = np.random.default_rng(1)

@@ -22,8 +22,9 @@ from nova.reoptimize import Controller
 from nova.reoptimize.drawn import KINDS, Drawing
 from nova.synthetic import draw
 
-WARM_NODES = 400
-"""A small network goes through events of every kind first, so that loading kernels is not in the figures."""
+WARM_NODES = 4000
+"""A network that takes the way of large ones goes through events of every kind first, so that compiling and loading
+kernels is not in the figures."""
 WARM_EVENTS = 400
 
 
