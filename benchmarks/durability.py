@@ -27,48 +27,48 @@ ROUNDS = 3
 GROUPS = (1, 16, 256)
 
 
-def raw(folder: Path, seconds: float) -> tuple[int, float]:
-    """Appends with an fsync each: how many, in how many seconds."""
+def raw(folder: Path, seconds: float) -> tuple[int, float, float]:
+    """Appends with an fsync each: how many, in how many seconds, and how many of the CPU's."""
     descriptor = os.open(folder / "raw", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     content = bytes(128)
-    started, count = time.perf_counter(), 0
+    started, cpu, count = time.perf_counter(), time.process_time(), 0
     while (taken := time.perf_counter() - started) < seconds:
         os.write(descriptor, content)
         os.fsync(descriptor)
         count += 1
     os.close(descriptor)
-    return count, taken
+    return count, taken, time.process_time() - cpu
 
 
-def acknowledged(store: Store, torture: Torture, group: int, seconds: float) -> tuple[int, float]:
-    """Events acknowledged in groups that share an fsync: how many, in how many seconds."""
+def acknowledged(store: Store, torture: Torture, group: int, seconds: float) -> tuple[int, float, float]:
+    """Events acknowledged in groups that share an fsync: how many, in how many seconds, and how many of the CPU's."""
     number = store.sequence
-    taken, count = 0.0, 0
+    taken, cpu, count = 0.0, 0.0, 0
     while taken < seconds:
         torture.draw(number + group)  # drawing events is not what is measured
         steps = [torture.step(number + i) for i in range(1, group + 1)]
-        started = time.perf_counter()
+        started = time.perf_counter(), time.process_time()
         for step in steps:
             store.submit(step)
         store.commit()
-        taken += time.perf_counter() - started
+        taken += time.perf_counter() - started[0]
+        cpu += time.process_time() - started[1]
         number += group
         count += group
-    return count, taken
+    return count, taken, cpu
 
 
 def rates(folder: Path, nodes: int, seconds: float) -> dict[str, Any]:
     """Events a second, and fsyncs a second in the same run."""
     torture = Torture(folder / "state", nodes=nodes)
-    totals: dict[str, list[float]] = {name: [0, 0.0] for name in ("raw", *map(str, GROUPS))}
+    totals: dict[str, list[float]] = {name: [0, 0.0, 0.0] for name in ("raw", *map(str, GROUPS))}
     with Store(folder / "state") as store:
         acknowledged(store, torture, 256, 0.1)
         for _ in range(ROUNDS):
             for name, total in totals.items():
                 part = seconds / ROUNDS
                 done = raw(folder, part) if name == "raw" else acknowledged(store, torture, int(name), part)
-                total[0] += done[0]
-                total[1] += done[1]
+                total[:] = [before + more for before, more in zip(total, done, strict=True)]
         started = time.perf_counter()
         store.snapshot()
         snapshot = time.perf_counter() - started
@@ -76,11 +76,12 @@ def rates(folder: Path, nodes: int, seconds: float) -> dict[str, Any]:
     started = time.perf_counter()
     with Store(folder / "state"):
         opening = time.perf_counter() - started
-    per_s = {name: count / taken for name, (count, taken) in totals.items()}
+    per_s = {name: count / taken for name, (count, taken, _) in totals.items()}
     return {
         "nodes": nodes, "fsyncs_per_s": per_s["raw"],
         "events_per_s": {group: per_s[str(group)] for group in GROUPS},
         "ratio": {group: per_s[str(group)] / per_s["raw"] for group in GROUPS},
+        "cpu_us_per_event": {group: 1e6 * totals[str(group)][2] / totals[str(group)][0] for group in GROUPS},
         "snapshot_s": snapshot, "snapshot_mb": size / 1e6, "opening_s": opening,
     }
 

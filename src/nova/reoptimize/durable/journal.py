@@ -250,10 +250,16 @@ class Journal:
         """Begin a new segment, so that the ones before can be removed one day."""
         if self._end == frames.HEADER_BYTES:
             return  # the present one is empty
-        path = create_segment(self.folder, self.next, self.identity)
+        path = segment_path(self.folder, self.next)
+        try:
+            create_segment(self.folder, self.next, self.identity)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError as error:
+            if path.exists():  # then nothing may be added to the segment before it any more
+                self.failed = f"{path}: cannot be opened: {error.strerror}"
+            raise
         os.close(self._descriptor)
-        self._path, self._end = path, frames.HEADER_BYTES
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        self._path, self._end, self._descriptor = path, frames.HEADER_BYTES, descriptor
 
     def remove_until(self, sequence: int) -> None:
         """Remove the segments whose records all have numbers up to this one. The last segment always stays."""
