@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from datetime import UTC, datetime
 from glob import glob
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nova.cli.output import JSON, emit_json, progress, table
+from nova.cli.output import JSON, emit_json, progress, table, warn
 from nova.errors import Fault, InvalidInput
 from nova.units import DURATION, RTT, Quantity
+
+if TYPE_CHECKING:
+    from nova.spark.measurements.pipeline import Task
 
 app = typer.Typer()
 
@@ -34,7 +39,12 @@ def command(
     columns: str | None = typer.Option(None, metavar="PART=COLUMN,…", help="Which column is from, to, rtt, time, "
                                        "sequence or site, where their names do not say it."),
     nodes: str | None = typer.Option(None, metavar="FILE", help="Table of nodes; pings of others are quarantined."),
-    seed: int = typer.Option(0, help="Of the report's samples."),
+    follow: bool = typer.Option(False, "--follow", help="Keep taking in files that arrive in INPUT, one folder; embed "
+                                "the nodes and tell which ones moved."),
+    once: bool = typer.Option(False, "--once", help="With --follow: take in what is there, then stop."),
+    every: str = typer.Option("10s", help="With --follow: time between two looks into the folder."),
+    moved_by: str = typer.Option("10ms", help="With --follow: how far a node has to move to be told."),
+    seed: int = typer.Option(0, help="Of the report's samples, and of the embedding."),
     master: str | None = typer.Option(None, help="Address of a Spark cluster; without one, this machine."),
     as_json: bool = JSON,
 ) -> None:
@@ -43,6 +53,9 @@ def command(
 
     DIR gets `pairs/` (Parquet by day), `latency.parquet` (from, to, rtt_ms: a scenario's `latency`), `quarantine/`,
     `report.json` and `report.png`.
+
+    With --follow DIR gets the same tables, kept up to date, and `coordinates.parquet` and `events.jsonl`: `node_moved`
+    events as `nova reoptimize` takes them. Stopped or killed, it continues where it was; nothing is lost or doubled.
 
     Example: `nova measurements results/*.csv.gz -o clean --bucket 10min --zeros floored`
     """
@@ -54,9 +67,14 @@ def command(
     bucket_ms = _quantity(bucket, "--bucket", DURATION)
     earliest = datetime(2000, 1, 1, tzinfo=UTC) if since is None else _time(since, "--since")
     latest = None if until is None else _time(until, "--until")
+    if follow:
+        if len(inputs) != 1 or not Path(inputs[0]).is_dir():
+            raise InvalidInput([Fault("--follow", "one folder as INPUT expected", value=" ".join(inputs))])
+        every_ms, moved_ms = _quantity(every, "--every", DURATION), _quantity(moved_by, "--moved-by", RTT)
     with progress("starting Spark") as bar:
         bar_task = bar.task_ids[0]
-        with open_session(master, name="nova measurements", heavy=stored_bytes(inputs) > HEAVY_BYTES) as spark:
+        heavy = follow or stored_bytes(inputs) > HEAVY_BYTES
+        with open_session(master, name="nova measurements", heavy=heavy) as spark:
             from nova.spark.measurements.columns import chosen
             from nova.spark.measurements.pipeline import Task, measurements
             from nova.spark.measurements.validate import Rules, Zeros
@@ -64,6 +82,10 @@ def command(
             meaning: Zeros = "floored" if zeros == "floored" else "missing"
             rules = Rules(meaning, floor_ms, max_rtt_ms, earliest, latest)
             task = Task(inputs, output, bucket_ms, rules, chosen(columns), nodes, seed)
+            if follow:
+                bar.stop()
+                _follow(spark, task, moved_ms, every_ms / 1000, once, as_json)
+                return
             report = measurements(spark, task, lambda step: bar.update(bar_task, description=step))
     if as_json:
         emit_json(report | {"output": output})
@@ -97,6 +119,28 @@ def show(report: dict[str, Any], output: str) -> None:
         ("triangle violations on a sample (%)", _percent(report["triangles"]["tiv_share"])),
     ])
     typer.echo(f"tables, report.json and report.png are in {output}")
+
+
+def _follow(spark: Any, task: Task, moved_ms: float, every_s: float, once: bool, as_json: bool) -> None:
+    """Follow the folder until it is stopped; a line (with --json a JSON document) per batch."""
+    from nova.options import Options
+    from nova.spark.measurements.follow import Following, follow
+
+    def tell(figures: dict[str, Any]) -> None:
+        if as_json:
+            typer.echo(json.dumps(figures))
+            return
+        bad = sum(figures.get("quarantined", {}).values())
+        typer.echo(f"batch {figures['batch']}: {figures['files']} files, {figures.get('good', 0):,} good rows, "
+                   f"{bad:,} quarantined, {figures['changed_pairs']:,} pairs changed, {figures['placed']:,} nodes "
+                   f"placed, {figures['moved']:,} moved ({figures['seconds']:.1f} s)")
+        for name in figures["unknown_files"]:
+            warn([f"{name}: unknown ending, passed over"])
+
+    query = follow(spark, Following(task, Options(seed=task.seed), moved_ms, every_s, once), tell)
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda *_: query.stop())
+    query.awaitTermination()
 
 
 def stored_bytes(inputs: list[str]) -> int:
