@@ -20,12 +20,8 @@ from nova.plan import Plan
 from nova.problem import Problem
 from nova.reoptimize import Controller
 from nova.reoptimize.drawn import KINDS, Drawing
+from nova.reoptimize.warm import warm
 from nova.synthetic import draw
-
-WARM_NODES = 4000
-"""A network that takes the way of large ones goes through events of every kind first, so that compiling and loading
-kernels is not in the figures."""
-WARM_EVENTS = 400
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ class LongRun:
 
 def latency(nodes: int, level: int, seed: int, options: Options, events: int) -> Latency:
     """Draw a network and time `events` events of each kind, kinds in turn."""
-    _warm(level, seed, options)
+    warm()
     problem = draw(nodes, level, seed)
     began = time.process_time()
     plan = optimize(problem, options)
@@ -138,13 +134,6 @@ def _check(controller: Controller, events: int, changes: int) -> Check:
     return Check(
         events, ratio, now.overloaded, len(controller.waiting_list()), now.replicas, then.replicas, changes, memory
     )
-
-
-def _warm(level: int, seed: int, options: Options) -> None:
-    problem = draw(WARM_NODES, level, seed)
-    with _running(problem, optimize(problem, options), seed) as (controller, drawing):
-        for _ in range(WARM_EVENTS):
-            controller.handle(drawing.next())
 
 
 @contextmanager
