@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +20,34 @@ pytestmark = pytest.mark.spark
 START_MS = 1_700_000_000_000
 
 
+COMMAND = (sys.executable, "-c", "from nova.cli import main; main()")
+
+
 def nova(*arguments: object) -> subprocess.CompletedProcess[str]:
-    code = "from nova.cli import main; main()"
-    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True,
-                          timeout=240, check=False)
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=240, check=False)
+
+
+def watched(*arguments: object) -> tuple[subprocess.CompletedProcess[str], str]:
+    """The command with a terminal for its messages, and what was seen there."""
+    seen: list[bytes] = []
+    ours, theirs = pty.openpty()
+
+    def read() -> None:
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while part := os.read(ours, 65536):
+                seen.append(part)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    environment = {**os.environ, "COLUMNS": "140", "TERM": "xterm"}
+    try:
+        done = subprocess.run([*COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=theirs, text=True,
+                              timeout=240, check=False, env=environment)
+    finally:
+        os.close(theirs)
+        reader.join()
+        os.close(ours)
+    return done, b"".join(seen).decode(errors="replace")
 
 
 def generated(folder: Path, seconds: int) -> Path:
@@ -38,7 +66,11 @@ def reported(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 def test_a_run_to_the_end_of_its_input_tells_everything(tmp_path: Path) -> None:
     scenario = generated(tmp_path / "s", 6)
-    report = reported(nova("run", scenario, "-o", tmp_path / "run", "--until-end", "--speed", 3, "--json"))
+    done, seen = watched("run", scenario, "-o", tmp_path / "run", "--until-end", "--speed", 3, "--json")
+    assert done.returncode == 0, seen
+    report = json.loads(done.stdout)
+    for word in ("in/s", "out/s", "p99 ms", "watermark", "late", "hosts, tuples/s", "used now", "planned", "fog"):
+        assert word in seen, word
     assert report["tuples"] == 600
     assert report["results"] == 2 * 6 * 25 * 25  # two regions, six windows, all pairs
     assert report["seconds"] >= 2  # 6 s at three times their speed

@@ -42,6 +42,8 @@ from nova.spark.run.tally import Arrived, Sample
 PATIENCE_S = 2.0
 BEHIND_S = 60.0
 """A query whose input has ended or stalled does not keep the others waiting for longer than this."""
+STEP_S = 0.5
+"""Steps of the recorded backlog, in seconds of event time; wider in long runs."""
 POINTS = 256
 """Most points in time of the backlog that are kept."""
 MOST_SIMULATED = 3_000_000
@@ -339,13 +341,21 @@ class Emulation:
         ripe = pending.arrival <= upto
         due, later = pending.take(ripe), pending.take(~ripe)
         self._pending = [later] if len(later) else []
+        before, open_arrival, open_finish = self.queues.now, self.queues.arrival, self.queues.finish
         finish = self.queues.add(due, upto if now is None else now)
+        self._record(before, np.concatenate([open_arrival, due.arrival]), np.concatenate([open_finish, finish]))
         _count(self.tuples, 1000.0 * (finish + due.to_sink - due.born), np.ones(len(due)))
         self._settle_results(due, finish)
-        if np.isfinite(self.queues.now):
-            self.course.append((self.queues.now - self.first, int(self.queues.backlog().sum())))
-            if len(self.course) > POINTS:
-                del self.course[-2::-2]
+
+    def _record(self, since: float, arrival: Floats, finish: Floats) -> None:
+        """Note how many deliveries waited at some points in time since the last; of all that were not done by then."""
+        since, now = max(since, self.first), self.queues.now
+        steps = min(max(int((now - since) / STEP_S), 1), POINTS // 4) if now > since else 0
+        times = np.linspace(since, now, steps + 1)[1:]
+        waiting = (np.searchsorted(np.sort(arrival), times, "right") - np.searchsorted(np.sort(finish), times, "right"))
+        self.course += zip((times - self.first).tolist(), waiting.tolist(), strict=True)
+        if len(self.course) > POINTS:
+            self.course = self.course[len(self.course) % 2 :: 2] + self.course[-1:]
 
     def _settle_results(self, due: Deliveries, finish: Floats) -> None:
         """Look up when the tuples of sampled results were served."""
