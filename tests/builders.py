@@ -62,6 +62,13 @@ def write_scenario(folder: Path, document: dict[str, Any] | None = None, /, **ta
     return path
 
 
+def write_events(folder: Path, *lines: Any) -> Path:
+    """Write `events.jsonl`: texts as they are, all else as JSON, one line each."""
+    file = folder / "events.jsonl"
+    file.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    return file
+
+
 def invoke(*arguments: object) -> Result:
     """Run `nova ARGUMENTS…` in this process and catch what it prints."""
     from nova.cli import app

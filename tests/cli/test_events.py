@@ -14,15 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from builders import invoke, invoke_json, write_scenario
-
-
-@pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("planned")
-    scenario = write_scenario(folder)
-    assert invoke("plan", scenario, "-o", folder / "plan").exit_code == 0
-    return scenario, folder / "plan"
+from builders import invoke, invoke_json, write_events
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +37,6 @@ def rate(value: float, **more: Any) -> dict[str, Any]:
     return {"event": "rate_changed", "stream": "pressure", "source": "p1", "rate": value, **more}
 
 
-def feed(folder: Path, *lines: Any) -> Path:
-    file = folder / "events.jsonl"
-    file.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
-    return file
-
-
 def told(*arguments: object) -> list[dict[str, Any]]:
     result = invoke("events", "apply", *arguments, "--json")
     assert result.exit_code == 0, result.output
@@ -58,7 +44,7 @@ def told(*arguments: object) -> list[dict[str, Any]]:
 
 
 def test_apply_log_replay(state: Path, tmp_path: Path) -> None:
-    events = feed(tmp_path, rate(10), [rate(20), {"event": "node_removed", "node": "fog"}], rate(30))
+    events = write_events(tmp_path, rate(10), [rate(20), {"event": "node_removed", "node": "fog"}], rate(30))
     *steps, end = told(state, events, "--client", "ops")
     assert [(step["line"], step["sequence"], step["repeated"]) for step in steps] == [
         (1, 1, False), (2, 2, False), (3, 3, False)
@@ -66,7 +52,7 @@ def test_apply_log_replay(state: Path, tmp_path: Path) -> None:
     assert any(step["changes"] for step in steps)
     assert end == {"steps": 3, "repeated": 0, "sequence": 3, "plan": str(state / "current/plan"), "waiting": 0}
     # the same command again applies nothing twice, and goes on with what is new
-    events = feed(tmp_path, rate(10), [rate(20), {"event": "node_removed", "node": "fog"}], rate(30), rate(40))
+    events = write_events(tmp_path, rate(10), [rate(20), {"event": "node_removed", "node": "fog"}], rate(30), rate(40))
     *steps, end = told(state, events, "--client", "ops")
     assert [step["sequence"] for step in steps] == [None, None, None, 4]
     assert [step["repeated"] for step in steps] == [True, True, True, False]
@@ -89,11 +75,11 @@ def test_apply_log_replay(state: Path, tmp_path: Path) -> None:
 
 
 def test_a_replay_that_differs_ends_with_3(state: Path, tmp_path: Path) -> None:
-    told(state, feed(tmp_path, rate(10), {"event": "node_removed", "node": "fog"}))
+    told(state, write_events(tmp_path, rate(10), {"event": "node_removed", "node": "fog"}))
     plan = state / "current" / "plan"
     other = tmp_path / "plan"
     shutil.copytree(plan, other)
-    told(state, feed(tmp_path, rate(100)))
+    told(state, write_events(tmp_path, rate(100)))
     document = json.loads((plan / "plan.json").read_text())
     for name in ("replicas.parquet", "coordinates.parquet"):
         shutil.copy(other / name, plan / name)
@@ -105,7 +91,7 @@ def test_a_replay_that_differs_ends_with_3(state: Path, tmp_path: Path) -> None:
 
 
 def test_a_wrong_line_stops_and_those_before_it_are_applied(state: Path, tmp_path: Path) -> None:
-    events = feed(tmp_path, rate(10), rate(20), {"event": "node_removed", "node": "fgo"}, rate(30))
+    events = write_events(tmp_path, rate(10), rate(20), {"event": "node_removed", "node": "fgo"}, rate(30))
     result = invoke("events", "apply", state, events)
     assert result.exit_code == 2
     assert "events.jsonl, row 3, field node: no such node" in result.stderr
@@ -126,7 +112,7 @@ def test_events_from_stdin_as_text(state: Path) -> None:
 
 
 def test_a_folder_needs_its_origin(planned: tuple[Path, Path], state: Path, tmp_path: Path) -> None:
-    events = feed(tmp_path, rate(10))
+    events = write_events(tmp_path, rate(10))
     result = invoke("events", "apply", tmp_path / "none", events)
     assert result.exit_code == 2
     assert "make it with --scenario SCENARIO --plan PLAN" in result.stderr
@@ -143,19 +129,19 @@ def test_a_folder_needs_its_origin(planned: tuple[Path, Path], state: Path, tmp_
 
 def test_a_damaged_tail_is_reported_and_cut(state: Path, tmp_path: Path) -> None:
     for value in (10, 20):  # what one command finds in a file shares an fsync, and so stands or falls together
-        told(state, feed(tmp_path, rate(value)))
+        told(state, write_events(tmp_path, rate(value)))
     (journal,) = state.glob("journal-*.log")
     os.truncate(journal, journal.stat().st_size - 3)
     read = invoke("events", "log", state)
     assert "passed over" in read.stderr
-    result = invoke("events", "apply", state, feed(tmp_path, rate(30)))
+    result = invoke("events", "apply", state, write_events(tmp_path, rate(30)))
     assert result.exit_code == 0
     assert f"{journal}: cut " in result.stderr
     assert "kept as" in result.stderr
     content = bytearray(journal.read_bytes())
     content[60] ^= 1
     journal.write_bytes(content)
-    result = invoke("events", "apply", state, feed(tmp_path, rate(30)))
+    result = invoke("events", "apply", state, write_events(tmp_path, rate(30)))
     assert result.exit_code == 3
     assert f"{journal}, byte 40, record 1: the checksum does not match; good records follow" in result.stderr
 
@@ -180,7 +166,7 @@ def test_a_real_command_killed_while_it_works(state: Path, tmp_path: Path) -> No
     assert process.wait() == -signal.SIGKILL
     numbers = [step["sequence"] for step in acknowledged]
     assert numbers == list(range(1, len(numbers) + 1))
-    *steps, end = told(state, feed(tmp_path, *(line.strip() for line in lines)), "--client", "ops")
+    *steps, end = told(state, write_events(tmp_path, *(line.strip() for line in lines)), "--client", "ops")
     assert end["sequence"] == 400
     assert end["repeated"] >= len(numbers)
     assert [step["sequence"] for step in steps if not step["repeated"]] == list(range(end["repeated"] + 1, 401))

@@ -8,27 +8,13 @@ from typing import Any
 
 import pytest
 
-from builders import invoke, invoke_json, write_scenario
+from builders import invoke, invoke_json, write_events
 
 REMOVED = {"event": "node_removed", "node": "fog", "time": "2026-01-01T00:00:00.500Z"}
 
 
-@pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("planned")
-    scenario = write_scenario(folder)
-    assert invoke("plan", scenario, "-o", folder / "plan").exit_code == 0
-    return scenario, folder / "plan"
-
-
-def feed(folder: Path, *lines: Any) -> Path:
-    file = folder / "events.jsonl"
-    file.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
-    return file
-
-
 def test_changes_and_the_plan_afterwards(planned: tuple[Path, Path], tmp_path: Path) -> None:
-    events = feed(tmp_path, REMOVED, [
+    events = write_events(tmp_path, REMOVED, [
         {"event": "rate_changed", "stream": "pressure", "source": "p1", "rate": 5},
         {"event": "node_added", "node": "fog2", "capacity": "inf", "coordinates": [8, 8]},
     ])
@@ -54,12 +40,12 @@ def test_changes_and_the_plan_afterwards(planned: tuple[Path, Path], tmp_path: P
 
 
 def test_changes_as_a_table(planned: tuple[Path, Path], tmp_path: Path) -> None:
-    events = feed(tmp_path, REMOVED)
+    events = write_events(tmp_path, REMOVED)
     result = invoke("reoptimize", *planned, "--events", events, "-o", tmp_path / "plan2")
     assert result.exit_code == 0
     for words in ("Changes of", "fog removed", "cost before, ms", "wrote"):
         assert words in result.stdout
-    events = feed(tmp_path, {"event": "capacity_changed", "node": "cloud", "capacity": 900})
+    events = write_events(tmp_path, {"event": "capacity_changed", "node": "cloud", "capacity": 900})
     result = invoke("reoptimize", *planned, "--events", events, "-o", tmp_path / "plan3")
     assert "nothing changes" in result.stdout
 
@@ -73,7 +59,7 @@ def test_a_wrong_event_is_named_and_nothing_is_written(
     planned: tuple[Path, Path], tmp_path: Path, line: Any, words: str
 ) -> None:
     output = tmp_path / "plan2"
-    result = invoke("reoptimize", *planned, "--events", feed(tmp_path, REMOVED, line), "-o", output)
+    result = invoke("reoptimize", *planned, "--events", write_events(tmp_path, REMOVED, line), "-o", output)
     assert result.exit_code == 2
     assert words in result.stderr
     assert not output.exists()
@@ -89,19 +75,19 @@ def test_what_cannot_be_read_is_named(planned: tuple[Path, Path], tmp_path: Path
     assert "raw.jsonl: not UTF-8 text" in result.stderr
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thing").touch()
-    result = invoke("reoptimize", *planned, "--events", feed(tmp_path, REMOVED), "-o", tmp_path / "taken")
+    result = invoke("reoptimize", *planned, "--events", write_events(tmp_path, REMOVED), "-o", tmp_path / "taken")
     assert result.exit_code == 2
 
 
 def test_what_no_longer_fits_is_said(planned: tuple[Path, Path], tmp_path: Path) -> None:
-    events = feed(tmp_path, [{"event": "node_removed", "node": node} for node in ("fog", "cloud")], {
+    events = write_events(tmp_path, [{"event": "node_removed", "node": node} for node in ("fog", "cloud")], {
         "event": "capacity_changed", "node": "edge1", "capacity": 1
     })
     result = invoke("reoptimize", *planned, "--events", events, "-o", tmp_path / "plan2")
     assert result.exit_code == 0
     assert "sub-joins do not run, among them climate: " in result.stderr
     # with nobody left that could host anything there is no plan to write a scenario for
-    events = feed(tmp_path, [{"event": "node_removed", "node": node} for node in ("fog", "cloud")], [
+    events = write_events(tmp_path, [{"event": "node_removed", "node": node} for node in ("fog", "cloud")], [
         {"event": "capacity_changed", "node": node, "capacity": 0} for node in ("edge1", "edge2")
     ])
     told = invoke("reoptimize", *planned, "--events", events, "-o", tmp_path / "plan3", "--json")
@@ -112,7 +98,7 @@ def test_what_no_longer_fits_is_said(planned: tuple[Path, Path], tmp_path: Path)
 
 def test_options_of_stability_count(planned: tuple[Path, Path], tmp_path: Path) -> None:
     """A better host appears: with a high price on moving, nothing moves."""
-    events = feed(tmp_path, {"event": "node_added", "node": "close", "capacity": 1000, "coordinates": [12, 12]})
+    events = write_events(tmp_path, {"event": "node_added", "node": "close", "capacity": 1000, "coordinates": [12, 12]})
     moves = [
         sum(len(step["changes"]) for step in invoke_json(
             "reoptimize", *planned, "-e", events, "-o", tmp_path / "plan2", "--migration-ms", price

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from nova.reoptimize.durable import frames, journal
 from nova.reoptimize.durable.errors import Damaged, Locked, NotDurable
+from nova.reoptimize.durable.files import ASIDE
 from nova.reoptimize.durable.journal import Journal, create_segment, segment_path
 from nova.reoptimize.durable.lock import Lock
 
@@ -249,7 +250,7 @@ def test_cut_tails_of_the_same_place_are_all_kept(tmp_path: Path) -> None:
             file.write(rubbish)
         Journal(tmp_path, ME, 0).close()
         assert path.stat().st_size == offsets[-1]
-    assert sorted(kept.read_bytes() for kept in (tmp_path / journal.ASIDE).iterdir()) == [b"one", b"two"]
+    assert sorted(kept.read_bytes() for kept in (tmp_path / ASIDE).iterdir()) == [b"one", b"two"]
 
 
 def test_only_one_process_writes(tmp_path: Path) -> None:

@@ -117,12 +117,19 @@ def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(
             assert store.sequence == 8
             assert any(str(newest) in warning and "the snapshot before it" in warning for warning in store.warnings)
             assert identical(tables_of(store.controller), after(8))
+            assert not newest.exists()
+            assert (fresh / "cut" / newest.name).read_bytes() == broken
+            store.snapshot()  # a good one again: two are kept, and the damaged one is none of them
+        assert [snapshot.sequence_of(path) for path in snapshot.paths(fresh)] == [0, 8]
+        snapshot.path_of(fresh, 8).unlink()
     newest.write_bytes(content[:100])
     with Store(fresh) as store:
         assert store.repeated == 8
+    newest.write_bytes(content[:100])
     snapshot.path_of(fresh, 0).write_bytes(b"")
     with pytest.raises(Damaged, match=r"snapshot-0+5\.nova"):
         Store(fresh)
+    assert newest.exists()
     newest.unlink()
     snapshot.path_of(fresh, 0).unlink()
     with pytest.raises(Damaged, match="there is no snapshot"):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 BLOCK = 1 << 16
 """Parts of so many bytes are written by themselves."""
+ASIDE = "cut"
+"""Folder for damaged tails of the journal and damaged snapshots."""
 TEMPORARY = ".tmp"
 """Ending of files that a killed process may leave behind half written. They mean nothing and may be removed."""
 
@@ -57,6 +59,15 @@ def _blocks(parts: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]
         else:
             small += part
     yield bytes(small)
+
+
+def put_aside(path: Path) -> None:
+    """Move a file that is of no use any more to where it is only kept."""
+    aside = path.parent / ASIDE
+    aside.mkdir(exist_ok=True)
+    os.replace(path, aside / path.name)
+    sync_folder(aside)
+    sync_folder(path.parent)
 
 
 def remove_temporaries(folder: Path) -> None:

@@ -16,11 +16,9 @@ from typing import Any
 from nova.errors import NovaError
 from nova.reoptimize.durable import frames
 from nova.reoptimize.durable.errors import Damaged, NotDurable
-from nova.reoptimize.durable.files import sync_folder, write_all, write_whole
+from nova.reoptimize.durable.files import ASIDE, sync_folder, write_all, write_whole
 
 PATTERN = "journal-*.log"
-ASIDE = "cut"
-"""Folder for the bytes of damaged tails."""
 
 
 @dataclass(frozen=True, slots=True)

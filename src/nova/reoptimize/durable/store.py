@@ -5,7 +5,7 @@
     journal-N.log            steps from sequence number N on
     snapshot-N.nova          the controller after step N; the last two are kept, and the journal since the older one
     current                  link to the plan and its scenario as of the last `export`
-    cut/                     ends of the journal that a crash damaged
+    cut/                     ends of the journal that a crash damaged, and damaged snapshots
 
 A step is applied in memory, made durable with one fsync (several steps share one), and only then acknowledged. Opening
 the folder thaws the newest snapshot and applies the steps behind it again.
@@ -28,7 +28,7 @@ from nova.reoptimize.changes import Change
 from nova.reoptimize.controller import Controller
 from nova.reoptimize.durable import snapshot
 from nova.reoptimize.durable.errors import Damaged, NotDurable
-from nova.reoptimize.durable.files import remove_temporaries, sync_folder, write_whole
+from nova.reoptimize.durable.files import put_aside, remove_temporaries, sync_folder, write_whole
 from nova.reoptimize.durable.identity import MARKER, Identity
 from nova.reoptimize.durable.journal import Journal, create_segment
 from nova.reoptimize.durable.lock import Lock
@@ -128,14 +128,19 @@ class Store:
             raise NovaError(f"cannot make {folder}: {error.strerror}") from error
 
     def _newest(self) -> Running:
-        """From the newest snapshot that can be read."""
+        """From the newest snapshot that can be read. Newer ones are put aside, lest they count as kept."""
         failed: Damaged | None = None
-        for path in reversed(snapshot.paths(self.folder)):
+        found = snapshot.paths(self.folder)
+        for i, path in reversed(list(enumerate(found))):
             try:
-                return thawed(path, self.identity.key)
+                running = thawed(path, self.identity.key)
             except Damaged as error:
                 failed = failed or error
-                self.warnings.append(f"{error}; the snapshot before it and the journal are used")
+                self.warnings.append(f"{error}; put aside, the snapshot before it and the journal are used")
+                continue
+            for damaged in found[i + 1 :]:
+                put_aside(damaged)
+            return running
         if failed is None:
             raise Damaged(snapshot.path_of(self.folder, 0), 0, "snapshot", "there is no snapshot")
         raise failed
