@@ -11,7 +11,8 @@ from nova.spark.showcase.place import STRANGE
 
 def test_generated_anomalies_are_found_and_nova_stands_beside_the_baselines(spark: Any, tmp_path: Path) -> None:
     out = tmp_path / "show"
-    told = invoke_json("showcase", "-o", out, "--seconds", 16, "--rate", 8, "--speed", 16)
+    told = invoke_json("showcase", "-o", out, "--generated", "--seconds", 16, "--rate", 8,
+                       "--speed", 16)
     assert {anomaly["region"] for anomaly in told["anomalies"]} == {STRANGE}
     for anomaly in told["anomalies"]:
         assert anomaly["pressure"] < -3
@@ -33,3 +34,16 @@ def test_generated_anomalies_are_found_and_nova_stands_beside_the_baselines(spar
     refused = invoke("showcase", "-o", tmp_path)
     assert refused.exit_code == 2
     assert "other things than a showcase" in refused.output
+
+
+def test_archives_are_at_hand_when_both_kinds_of_sensors_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nova.cli.showcase import at_hand
+
+    monkeypatch.setenv("NOVA_DATA", str(tmp_path))
+    monkeypatch.setenv("NOVA_CACHE", str(tmp_path / "cache"))
+    files = [tmp_path / "sensors" / f"aberdeen-{kind}-2018-2019.csv.gz" for kind in ("bme280", "dht22")]
+    files[0].parent.mkdir()
+    files[0].touch()
+    assert at_hand() == []
+    files[1].touch()
+    assert at_hand() == [str(file) for file in files]
