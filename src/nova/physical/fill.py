@@ -35,7 +35,11 @@ replicas, and replicas make windows meet late."""
 CRUMB = 1e-6
 """A smaller share than this of a sub-join is never placed on a host: it would never see a window."""
 CLOSED = np.float32(1e30)
-"""Cost of a host that is full; finite, because vector code assumes finite numbers."""
+"""Cost of a host that is out of question; finite, because vector code assumes finite numbers."""
+BLOCK = 2048
+"""Sub-joins whose costs are worked out at once on the first level."""
+PIECES = 16
+"""Pieces of a block, for as many cores at most; each works the way to the sink out once."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +96,11 @@ def fill(
         price = np.zeros(len(free), np.float32)
         if not last and len(bounds) == 2:
             price = _prices(demand, weights, order, at, heights, free)
-        out = _descend(
-            items.join, items.amount, starts, children, *pinned, demand.amount, legs, at, heights, free, price,
-            whole, largest if last else np.inf, PART,
-        )
+        where = *pinned, demand.amount, legs, at, heights, free, price, whole, largest if last else np.inf, PART
+        if len(bounds) == 2:
+            out = _descend_first(items.join, items.amount, *where)
+        else:
+            out = _descend(items.join, items.amount, starts, children, *where)
         items = Placed(*out[:3])
         starts, bounds = out[3], cuts
     index.free = free
@@ -178,7 +183,7 @@ def _cost(left, right, legs, at, base, price, amount, out):  # type: ignore[no-u
 
 
 @vector
-def _way_to_sink(sink, legs, at, heights, closed, base):  # type: ignore[no-untyped-def]
+def _way_to_sink(sink, legs, at, heights, base):  # type: ignore[no-untyped-def]
     """The part of the cost that all sub-joins with this sink share."""
     d, n = at.shape
     all_legs = legs[0] + legs[1] + legs[2]
@@ -186,7 +191,7 @@ def _way_to_sink(sink, legs, at, heights, closed, base):  # type: ignore[no-unty
         a = np.float32(0)
         for k in range(d):
             a += (at[k, i] - sink[k]) ** 2
-        base[i] = legs[2] * np.sqrt(a) + all_legs * heights[i] + closed[i]
+        base[i] = legs[2] * np.sqrt(a) + all_legs * heights[i]
 
 
 @vector
@@ -229,6 +234,72 @@ def _sort_by_child(join, child, amount, count, children):  # type: ignore[no-unt
     return out_join, out_child, out_amount, begin
 
 
+@kernel
+def _deal(  # type: ignore[no-untyped-def]
+    j, rest, demand, cost, first, free, free32, whole, largest, part, got_join, got_child, got_amount, out
+):
+    """Give `rest` tuples/s of sub-join j to the cheapest children with room, from `first` on. `free32` is the vector
+    copy of their free capacity, −1 where there is none. Writes items from place `out` on; returns the next place."""
+    enough, crumb = 1e-12 * demand, CRUMB * demand
+    need = rest if whole else min(rest, part * demand)
+    while rest > enough:
+        child = _least(cost, free32, np.float32(min(need, rest, largest)))
+        if child < 0:
+            if whole or need <= crumb:
+                break
+            need = crumb
+            continue
+        at_most = free[first + child]
+        cost[child] = CLOSED  # once is enough
+        if whole and at_most < rest:  # rounding of the vector copy
+            continue
+        take = min(min(rest, at_most), largest)
+        got_join[out], got_child[out], got_amount[out] = j, first + child, take
+        out += 1
+        rest -= take
+        free[first + child] = at_most - take
+        free32[child] = np.float32(-1) if take == at_most else np.float32(at_most - take)
+    return out
+
+
+@parallel
+def _block_costs(join, begin, end, left, right, sink, demand, legs, at, heights, price, costs):  # type: ignore[no-untyped-def]
+    """Costs of the items begin … end − 1 on every child, one row each."""
+    size = (end - begin + PIECES - 1) // PIECES
+    for piece in prange(PIECES):
+        base = np.empty(at.shape[1], np.float32)
+        last_sink = -1
+        for q in range(begin + piece * size, min(begin + (piece + 1) * size, end)):
+            j = join[q]
+            if last_sink < 0 or not _same_point(sink[j], sink[last_sink]):
+                _way_to_sink(sink[j], legs, at, heights, base)
+                last_sink = j
+            _cost(left[j], right[j], legs, at, base, price, np.float32(demand[j]), costs[q - begin])
+
+
+@kernel
+def _descend_first(  # type: ignore[no-untyped-def]
+    join, amount, left, right, sink, demand, legs, at, heights, free, price, whole, largest, part
+):
+    """`_descend` from one parent: who comes first chooses first, so only the costs are worked out in parallel."""
+    count, children = len(join), len(free)
+    extra = int(np.ceil(demand.max() / largest)) if largest < np.inf and count else 0
+    room = count * (1 + extra) + children
+    got_join, got_child, got_amount = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room)
+    free32 = free.astype(np.float32)
+    costs = np.empty((min(BLOCK, count), children), np.float32)
+    out = 0
+    for begin in range(0, count, BLOCK):
+        end = min(begin + BLOCK, count)
+        _block_costs(join, begin, end, left, right, sink, demand, legs, at, heights, price, costs)
+        for q in range(begin, end):
+            out = _deal(
+                join[q], amount[q], demand[join[q]], costs[q - begin], 0, free, free32, whole, largest, part,
+                got_join, got_child, got_amount, out,
+            )
+    return _sort_by_child(got_join, got_child, got_amount, out, children)
+
+
 @parallel
 def _descend(  # type: ignore[no-untyped-def]
     join, amount, starts, children, left, right, sink, demand, legs, at, heights, free, price, whole, largest, part
@@ -253,42 +324,19 @@ def _descend(  # type: ignore[no-untyped-def]
         first, n = children[p], children[p + 1] - children[p]
         here = at[:, first : first + n].copy()
         free32 = free[first : first + n].astype(np.float32)
-        closed = np.where(free32 > 0, np.float32(0), CLOSED)
         base, cost = np.empty(n, np.float32), np.empty(n, np.float32)
         last_sink = -1
         out = room[p]
         for q in range(starts[p], starts[p + 1]):
             j = join[q]
             if last_sink < 0 or not _same_point(sink[j], sink[last_sink]):
-                _way_to_sink(sink[j], legs, here, heights[first : first + n], closed, base)
+                _way_to_sink(sink[j], legs, here, heights[first : first + n], base)
                 last_sink = j
             _cost(left[j], right[j], legs, here, base, price[first : first + n], np.float32(demand[j]), cost)
-            rest = amount[q]
-            enough = 1e-12 * demand[j]
-            need = rest if whole else min(rest, part * demand[j])
-            while rest > enough:
-                child = _least(cost, free32, np.float32(min(need, rest, largest)))
-                if child < 0:
-                    if whole or need <= CRUMB * demand[j]:
-                        break
-                    need = CRUMB * demand[j]
-                    continue
-                at_most = free[first + child]
-                if whole and at_most < rest:  # rounding of the vector copy
-                    cost[child] = CLOSED
-                    continue
-                take = min(min(rest, at_most), largest)
-                got_join[out], got_child[out], got_amount[out] = j, first + child, take
-                out += 1
-                rest -= take
-                free[first + child] = at_most - take
-                free32[child] = np.float32(at_most - take)
-                if take == at_most:
-                    free[first + child] = 0.0
-                    free32[child] = np.float32(-1)
-                    closed[child] = CLOSED
-                    base[child] = CLOSED
-                cost[child] = CLOSED
+            out = _deal(
+                j, amount[q], demand[j], cost, first, free, free32, whole, largest, part,
+                got_join, got_child, got_amount, out,
+            )
         got[p] = out - room[p]
     count = 0
     for p in range(parents):  # close the gaps between the parents' shares of the output
