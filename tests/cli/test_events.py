@@ -120,7 +120,12 @@ def test_a_folder_needs_its_origin(planned: tuple[Path, Path], state: Path, tmp_
     assert invoke("events", "apply", state, events, "-s", scenario, "-p", plan).exit_code == 0
     result = invoke("events", "apply", state, events, "-s", scenario, "-p", tmp_path)
     assert result.exit_code == 2
-    assert f"field plan: was made from {plan}" in result.stderr
+    assert f"field plan: was made with {plan}" in result.stderr
+    assert invoke("events", "apply", state, events, "--migration-ms", 1).exit_code == 0
+    result = invoke("events", "apply", state, events, "--migration-ms", 7, "--hysteresis", 0.5)
+    assert result.exit_code == 2
+    assert "field migration_ms: was made with 1.0 (found 7.0)" in result.stderr
+    assert "field hysteresis: was made with 0.02" in result.stderr
     for command in ("log", "replay"):
         result = invoke("events", command, tmp_path)
         assert result.exit_code == 2

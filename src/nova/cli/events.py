@@ -41,7 +41,7 @@ def _group() -> None:
 @app.command()
 def apply(
     state: Path = STATE,
-    events: Path = typer.Argument(Path("-"), metavar="[EVENTS]", help="Events, one JSON line a step; - is stdin."),
+    events: Path = typer.Argument(Path("-"), metavar="EVENTS", help="Events, one JSON line a step; - is stdin."),
     scenario: Path | None = typer.Option(
         None, "--scenario", "-s", metavar="SCENARIO", help="With --plan: make STATE from these if it is not there."
     ),
@@ -81,7 +81,9 @@ def apply(
         store = Store(state)
     with store:
         warn(store.warnings)
-        _same_origin(store, scenario, plan)
+        _same_origin(store, scenario, plan, {
+            "jitter_ms": jitter_ms, "migration_ms": migration_ms, "hysteresis": hysteresis
+        })
         teller = _Teller(as_json)
 
         def commit() -> None:
@@ -130,14 +132,19 @@ def _create(
         })
 
 
-def _same_origin(store: Store, scenario: Path | None, plan: Path | None) -> None:
+def _same_origin(store: Store, scenario: Path | None, plan: Path | None, stability: dict[str, float | None]) -> None:
     """The same command may be given again after a crash; another origin is a mistake."""
     from nova.errors import Fault, InvalidInput
 
-    for name, given in (("scenario", scenario), ("plan", plan)):
-        known = store.identity.about.get(name)
-        if given is not None and known is not None and str(given.resolve()) != known:
-            raise InvalidInput([Fault(str(store.folder), f"was made from {known}", field=name, value=str(given))])
+    about = store.identity.about
+    given = {"scenario": scenario and str(scenario.resolve()), "plan": plan and str(plan.resolve()), **stability}
+    known = {**about, **about.get("stability", {})}
+    faults = [
+        Fault(str(store.folder), f"was made with {known[name]}", field=name, value=value)
+        for name, value in given.items() if value is not None and name in known and value != known[name]
+    ]
+    if faults:
+        raise InvalidInput(faults)
 
 
 def _snapshot(store: Store) -> None:

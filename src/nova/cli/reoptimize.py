@@ -39,8 +39,8 @@ def command(
     is wrong, the command names file, line, field and value, ends with exit code 2 and writes nothing. The scenario that
     the events lead to is written into PLAN2/scenario. Forms of events and changes: docs/events.md.
 
-    Example: `echo '{"event": "node_removed", "node": "fog"}' | nova reoptimize demo/scenario.yaml demo/plan -e - -o
-    demo/plan2`
+    Example: `echo '{"event": "node_removed", "node": "north-fog"}' | nova reoptimize demo/scenario.yaml demo/plan
+    -e - -o demo/plan2`
     """
     from nova.reoptimize import Change, Controller
     from nova.reoptimize.changes import to_json
