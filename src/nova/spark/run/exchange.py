@@ -57,8 +57,8 @@ class Exchange(Protocol):
         """Deliver the parts of a batch; returns when they are safe. Batches are sent in order."""
         ...
 
-    def receive(self, spark: SparkSession, channel: Channel, schema: StructType | str) -> DataFrame:
-        """A stream of everything that comes through a channel, each part once."""
+    def listen(self, channel: Channel) -> Path:
+        """The folder in which everything appears that comes through a channel, each part once."""
         ...
 
     def finish(self, sent: Iterable[tuple[Channel, int]]) -> None:
@@ -83,7 +83,6 @@ def open_exchange(address: str, site: Path) -> Exchange:
 
 def read_parts(spark: SparkSession, folder: Path, schema: StructType | str) -> DataFrame:
     """Files as they appear in a folder; they are deleted when they have been worked off."""
-    folder.mkdir(parents=True, exist_ok=True)
     reader = spark.readStream.schema(schema).option("pathGlobFilter", "*.parquet").option("cleanSource", "delete")
     return reader.parquet(str(folder))
 
@@ -113,8 +112,10 @@ class FolderExchange:
             inbox.mkdir(parents=True, exist_ok=True)
             put(file.read_bytes(), inbox / f"{name}.parquet")
 
-    def receive(self, spark: SparkSession, channel: Channel, schema: StructType | str) -> DataFrame:
-        return read_parts(spark, self.root / channel.path, schema)
+    def listen(self, channel: Channel) -> Path:
+        inbox = self.root / channel.path
+        inbox.mkdir(parents=True, exist_ok=True)
+        return inbox
 
     def finish(self, sent: Iterable[tuple[Channel, int]]) -> None:
         for channel, parts in sent:
@@ -282,11 +283,11 @@ class BrokerExchange:
             names = sorted({channel.target for channel in channels if channel.path not in self.listening})
             raise NovaError(f"nobody listens yet at {', '.join(names)}: start these sites, too")
 
-    def receive(self, spark: SparkSession, channel: Channel, schema: StructType | str) -> DataFrame:
+    def listen(self, channel: Channel) -> Path:
         inbox = self._inbox(channel.path)
         self._subscribe(self._topic("data", channel.path, "+"), self._topic("finished", channel.path))
         self._publish([(self._topic("listening", channel.path), b"1", True)])
-        return read_parts(spark, inbox.folder, schema)
+        return inbox.folder
 
     def finish(self, sent: Iterable[tuple[Channel, int]]) -> None:
         self._publish([(self._topic("finished", channel.path), str(parts).encode(), True) for channel, parts in sent])

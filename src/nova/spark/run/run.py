@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -302,7 +303,8 @@ def reason(text: str) -> str:
     """The line of a Spark error that says what happened."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("nova.errors", "Caused by", "pyspark.errors"))]
-    return (told or lines or [text])[0]
+    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Interrupt)(:|$)", line)]
+    return (told or raised[-1:] or lines or [text])[0]
 
 
 __all__ = ["Run", "Settings", "CONFIG", "reason"]

@@ -26,7 +26,7 @@ from nova.errors import InvalidInput, NovaError
 from nova.routing.packets import Names
 from nova.routing.routes import SideName
 from nova.spark.clock import Clock
-from nova.spark.run.exchange import Channel, Exchange
+from nova.spark.run.exchange import Channel, Exchange, read_parts
 from nova.spark.run.folder import RunFolder
 from nova.spark.run.gate import Gate
 from nova.spark.run.inputs import Input, at_end, open_inputs
@@ -174,7 +174,7 @@ class Site:
             coming = [Channel(flow.query, side, sender, share.site) for sender in share.senders(query, side)]
             channels += coming
             sides.append(reduce(lambda a, b: a.union(b), [
-                with_watermark(self.exchange.receive(self.spark, channel, PACKET),
+                with_watermark(read_parts(self.spark, self.exchange.listen(channel), PACKET),
                         share.settled.lateness_ms, flow) for channel in coming]))
         matcher = Matcher(flow, str(schedule.folder), share.names(), till)
         to = share.nodes["row"][pc.index(share.nodes["id"], query.sink).as_py()].as_py()
@@ -190,7 +190,7 @@ class Site:
         channels = tuple(Channel(flow.query, "results", host, share.site) for host in query.hosts)
         schema = from_arrow_schema(flow.result())
         results = reduce(lambda a, b: a.union(b), [
-            self.exchange.receive(self.spark, channel, schema) for channel in channels])
+            read_parts(self.spark, self.exchange.listen(channel), schema) for channel in channels])
         sink = open_sink(s.format, s.target, s.options, flow, self.folder.path)
         till, meter = Till(self.spark.sparkContext), self.meters[flow.query]
         frame = sink.attach(results, Counted(share.names(), till))
