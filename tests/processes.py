@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-WAIT_S = 240.0
+WAIT_S = 400.0
+"""Long, for machines that do other work, too."""
 
 
 def environment() -> dict[str, str]:

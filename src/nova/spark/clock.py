@@ -39,6 +39,12 @@ class Clock:
         finally:
             draft.unlink()
 
+    @property
+    def runs(self) -> bool:
+        """Whether somebody has started it. A batch that is repeated after a crash asks no reader for new tuples, so it
+        may be done before the clock starts."""
+        return self.file is None or Path(self.file).exists()
+
     def event_us(self, wall_s: float) -> float:
         """Event time (µs since 1970) that is due at a moment of the day (s since 1970)."""
         event_us, began_s = self._origin()

@@ -81,3 +81,15 @@ def test_tuples_behind_the_watermark_of_their_batch_are_late() -> None:
     assert meter.late == 7
     meter.progress(progress(1, "2023-11-14T22:13:20.500Z"))  # told twice, counted once
     assert meter.late == 7
+
+
+def test_a_batch_before_the_clock_starts_has_no_latency(tmp_path: Path) -> None:
+    """After a crash, Spark repeats the unfinished batch before it asks any reader for new tuples."""
+    clock = Clock(3.0, str(tmp_path / "clock.json"))
+    meter = Meter("climate", clock, WALL_S)
+    meter.batch(0, tally(1.0, 10, {0: 10}, {0.5: 3}), WALL_S + 5)
+    assert meter.report(1.0)["latency_ms"] is None
+    clock.start(EVENT_US)
+    meter.batch(1, tally(2.0, 10, {0: 10}, {1.5: 3}), WALL_S + 6)
+    assert meter.report(1.0)["latency_ms"] is not None
+    assert meter.report(1.0)["results"] == 6

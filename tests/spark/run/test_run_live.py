@@ -126,7 +126,7 @@ def test_events_drive_a_run_through_kills(tmp_path: Path) -> None:
         run.kill()  # in the batch of the switch
         run.start()
         last = max(run.batches())
-        run.until(lambda: max(run.batches()) > last)
+        run.until(lambda: max(run.batches()) > last + 2)  # windows have gone on under the second plan
         with events.open("a") as file:
             file.write('{"event": "capacity_changed", "node": "edge1", "hosts": false}\n')
         run.until(lambda: (run.folder / "events.jsonl").read_bytes() == events.read_bytes())

@@ -124,7 +124,7 @@ class Meter:
             self.results.update(tally.results)
             results = sum(tally.results.values())
             latencies = Latencies()
-            if self.clock is not None:
+            if self.clock is not None and self.clock.runs:
                 latencies.add(tally.ages, done_s, self.clock)
                 self.latencies.counts.update(latencies.counts)
             if results and self.first_result_s is None:
