@@ -231,6 +231,8 @@ def _pair(option: str) -> tuple[str, str]:
 def _print(report: dict[str, Any]) -> None:
     table("Run", ["", "value"], [
         ("seconds", report["seconds"]),
+        ("first result after, s", min((q["first_result_s"] for q in report["queries"] if q["first_result_s"]),
+                                      default=None)),
         ("tuples", report["tuples"]),
         ("tuples/s", report["tuples_per_s"]),
         ("results", report["results"]),
