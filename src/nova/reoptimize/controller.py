@@ -17,7 +17,7 @@ from nova.reoptimize import admission
 from nova.reoptimize.changes import Change
 from nova.reoptimize.columns import CREATED, GONE, REMOVED, STEP
 from nova.reoptimize.costs import total_cost
-from nova.reoptimize.events import Event
+from nova.reoptimize.events import Event, OneEvent
 from nova.reoptimize.measured import Measured
 from nova.reoptimize.names import Names
 from nova.reoptimize.rows import end_step
@@ -77,7 +77,7 @@ class Controller:
         """Take in one event, or a batch as one step, and say what changes. A batch in which anything is wrong is
         refused as a whole with `InvalidInput`, which names `file` and `line` (without one: the number of the event),
         field and value; nothing changes."""
-        batch = tuple(events) if isinstance(events, Sequence) else (events,)
+        batch = (events,) if isinstance(events, OneEvent) else tuple(events)
         state = self.state
         faults = admission.faults(batch, self.names, state.sources["node"], state.nodes["at"].shape[1], file, line)
         if faults:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Event:
+class OneEvent:
     """What all events share."""
 
     kind: ClassVar[str]
@@ -31,7 +31,7 @@ class _Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeAdded(_Event):
+class NodeAdded(OneEvent):
     """A machine appears. It needs coordinates, or measured RTTs to nodes that are known (ms by node id)."""
 
     kind: ClassVar[str] = "node_added"
@@ -45,7 +45,7 @@ class NodeAdded(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRemoved(_Event):
+class NodeRemoved(OneEvent):
     """A machine fails or is taken away, and with it the sources born on it. Queries whose sink it was wait for a new
     sink."""
 
@@ -54,7 +54,7 @@ class NodeRemoved(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeMoved(_Event):
+class NodeMoved(OneEvent):
     """A machine is somewhere else in the cost space: new coordinates, or new RTTs to known nodes. Measured RTTs of the
     old place are forgotten."""
 
@@ -66,7 +66,7 @@ class NodeMoved(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CapacityChanged(_Event):
+class CapacityChanged(OneEvent):
     """A machine can take more or less; what is not named stays."""
 
     kind: ClassVar[str] = "capacity_changed"
@@ -77,7 +77,7 @@ class CapacityChanged(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyMeasured(_Event):
+class LatencyMeasured(OneEvent):
     """A round trip was measured by node `from_node`."""
 
     kind: ClassVar[str] = "latency_measured"
@@ -87,7 +87,7 @@ class LatencyMeasured(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceAdded(_Event):
+class SourceAdded(OneEvent):
     """A physical stream appears. It joins the sources that the queries' rules say (equal `attributes`, or all of a
     dense query), and the `partners` listed by query, which also serve queries that list their pairs one by one."""
 
@@ -101,7 +101,7 @@ class SourceAdded(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceRemoved(_Event):
+class SourceRemoved(OneEvent):
     """A physical stream ends."""
 
     kind: ClassVar[str] = "source_removed"
@@ -110,7 +110,7 @@ class SourceRemoved(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RateChanged(_Event):
+class RateChanged(OneEvent):
     """A source sends more or less."""
 
     kind: ClassVar[str] = "rate_changed"
@@ -120,7 +120,7 @@ class RateChanged(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairAllowed(_Event):
+class PairAllowed(OneEvent):
     """The join matrix now allows a pair of sources. Nothing happens where it did already."""
 
     kind: ClassVar[str] = "pair_allowed"
@@ -131,7 +131,7 @@ class PairAllowed(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairWithdrawn(_Event):
+class PairWithdrawn(OneEvent):
     """The join matrix no longer allows a pair of sources. Nothing happens where it did not."""
 
     kind: ClassVar[str] = "pair_withdrawn"
@@ -141,7 +141,7 @@ class PairWithdrawn(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryAdded(_Event):
+class QueryAdded(OneEvent):
     """A query over streams: joined on an attribute that another running query joins these streams on, by a list of
     pairs, or (with neither) every left source with every right one."""
 
@@ -156,7 +156,7 @@ class QueryAdded(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryRemoved(_Event):
+class QueryRemoved(OneEvent):
     """Nobody wants a query's results any more."""
 
     kind: ClassVar[str] = "query_removed"
@@ -164,7 +164,7 @@ class QueryRemoved(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SinkMoved(_Event):
+class SinkMoved(OneEvent):
     """A query's results go to another node."""
 
     kind: ClassVar[str] = "sink_moved"

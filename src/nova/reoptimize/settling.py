@@ -63,6 +63,8 @@ class Settling:
         """Hosts for sub-joins of which some share has none: grids first, since they need hosts with more room, the
         largest first; then slices, the smallest first, among them what finds no room as a grid. What does not fit
         waits. Returns those that run."""
+        if not dirty:
+            return []
         state, reasons = self.state, self.step.reasons
         rows = np.array([join for join in dirty if state.joins["state"][join] != NONE], np.int64)
         if not len(rows):

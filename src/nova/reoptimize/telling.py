@@ -17,6 +17,8 @@ def changes_of(
 ) -> list[Change]:
     """The changes of a step that has not ended, sub-join by sub-join. `reasons` (by sub-join) and `opened` (by node)
     say why; `time` is when it happened in ms since 1970."""
+    if not state.counts[CREATED] and not state.counts[REMOVED]:
+        return []
     replicas = state.replicas
     made = state.created[: state.counts[CREATED]]
     gone = state.removed[: state.counts[REMOVED]]
