@@ -3,8 +3,8 @@
     python benchmarks/measurements.py [--rows 5000000] [--nodes 2000] [--heap-mb 4096] [--json]
 
 Pings are drawn (seeded) between nodes of a known layout: about 30 per pair and hour, 1 % lost, 0.1 % duplicated, 0.05 %
-broken. They are written as Parquet to a temporary folder, which is deleted at the end; 10⁸ rows take about 2 GB. Peak
-memory is that of the JVM and of all Python processes together, sampled.
+broken. They are written as Parquet to a temporary folder, which is deleted at the end; 10⁸ rows take 1.5 GB, and 4 GB
+more for the shuffle. Peak memory is that of the JVM and of all Python processes together, sampled.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -76,15 +77,19 @@ def _pings(chunk: int, count: int, truth: CostSpace, ids: pa.StringArray) -> pa.
     })
 
 
-class Peak:
-    """Largest resident memory of this process and all its descendants, in MB, sampled twice a second."""
+class Usage:
+    """Resident memory (largest, MB) and CPU time (s) of this process and all its descendants, sampled twice a second.
+
+    CPU time tells more than wall time where a machine has other work as well.
+    """
 
     def __init__(self) -> None:
-        self.mb = 0.0
+        self.peak_mb = 0.0
+        self._cpu: dict[int, float] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> Peak:
+    def __enter__(self) -> Usage:
         self._thread.start()
         return self
 
@@ -92,18 +97,26 @@ class Peak:
         self._stop.set()
         self._thread.join()
 
-    def _watch(self) -> None:
-        import psutil
+    def cpu_s(self) -> float:
+        """CPU time until now."""
+        self._look()
+        return sum(self._cpu.values())
 
-        me = psutil.Process()
+    def _watch(self) -> None:
         while not self._stop.wait(0.5):
-            total = 0
-            for process in [me, *me.children(recursive=True)]:
-                try:
-                    total += process.memory_info().rss
-                except psutil.Error:
-                    continue  # it ended between listing and looking
-            self.mb = max(self.mb, total / 2**20)
+            self._look()
+
+    def _look(self) -> None:
+        total = 0
+        me = psutil.Process()
+        for process in [me, *me.children(recursive=True)]:
+            try:
+                total += process.memory_info().rss
+                spent = process.cpu_times()
+                self._cpu[process.pid] = spent.user + spent.system
+            except psutil.Error:
+                continue  # it ended between listing and looking
+        self.peak_mb = max(self.peak_mb, total / 2**20)
 
 
 def main() -> None:
@@ -129,29 +142,28 @@ def main() -> None:
 def run(rows: int, nodes: int, heap_mb: int, folder: Path) -> dict[str, Any]:
     """Figures of one run; everything it writes stays below `folder`."""
     scratch = {"spark.local.dir": str(folder / "scratch")}
-    with Peak() as peak, session(heavy=True, memory_mb=heap_mb, config=scratch) as spark:
-        started = time.perf_counter()
-        generate(spark, rows, nodes, folder / "raw")
-        generated = time.perf_counter() - started
+    with Usage() as usage, session(heavy=True, memory_mb=heap_mb, config=scratch) as spark:
+        def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
+            """What it returns, seconds, and CPU seconds."""
+            started, before = time.perf_counter(), usage.cpu_s()
+            return work(), time.perf_counter() - started, usage.cpu_s() - before
+
+        _, generate_s, _ = timed(lambda: generate(spark, rows, nodes, folder / "raw"))
         size = sum(file.stat().st_size for file in (folder / "raw").rglob("*") if file.is_file())
-        started = time.perf_counter()
-        counted = spark.read.parquet(str(folder / "raw")).count()
-        count_s = time.perf_counter() - started
+        raw = spark.read.parquet(str(folder / "raw"))
+        counted, count_s, count_cpu_s = timed(raw.count)
         assert counted == rows, "the count sees every row"
-        started = time.perf_counter()
-        spark.read.parquet(str(folder / "raw")).write.format("noop").mode("overwrite").save()
-        scan_s = time.perf_counter() - started
-        started = time.perf_counter()
-        report = measurements(spark, Task([str(folder / "raw")], str(folder / "out")))
-        spent = time.perf_counter() - started
+        _, scan_s, scan_cpu_s = timed(lambda: raw.write.format("noop").mode("overwrite").save())
+        report, spent_s, cpu_s = timed(lambda: measurements(spark, Task([str(folder / "raw")], str(folder / "out"))))
     told = report["rows"]
     return {
-        "rows": rows, "parquet_mb": round(size / 2**20), "generate_seconds": round(generated, 1),
-        "seconds": round(spent, 1), "rows_per_s": round(rows / spent),
-        "count_seconds": round(count_s, 2), "count_rows_per_s": round(rows / count_s),
-        "scan_seconds": round(scan_s, 2), "scan_rows_per_s": round(rows / scan_s),
+        "rows": rows, "parquet_mb": round(size / 2**20), "generate_seconds": round(generate_s, 1),
+        "seconds": round(spent_s, 1), "cpu_seconds": round(cpu_s, 1), "rows_per_s": round(rows / spent_s),
+        "count_seconds": round(count_s, 2), "count_cpu_seconds": round(count_cpu_s, 2),
+        "count_rows_per_s": round(rows / count_s), "scan_seconds": round(scan_s, 2),
+        "scan_cpu_seconds": round(scan_cpu_s, 2), "scan_rows_per_s": round(rows / scan_s),
         "good": told["good"], "duplicates": told["duplicates"], "quarantined": told["quarantined_total"],
-        "pair_buckets": report["coverage"]["pair_buckets"], "heap_mb": heap_mb, "peak_mb": round(peak.mb),
+        "pair_buckets": report["coverage"]["pair_buckets"], "heap_mb": heap_mb, "peak_mb": round(usage.peak_mb),
     }
 
 
