@@ -61,6 +61,9 @@ def command(
     Without --duration or --until-end it runs until Ctrl-C. A run that was stopped or killed continues where it was
     when it is started again with the same folder; no result is lost or doubled.
 
+    With --watch a host that fails, as an event says, is replaced from the next window on; --replan hands a run that is
+    under way a new plan. With --site only one node's share runs, as `nova deploy` prepares it: see docs/sites.md.
+
     With --emulate the report says what hosts of the scenario's capacities would make of it: latency, throughput and
     backlog, beside what `nova simulate` predicts. Results stay complete.
 
@@ -70,7 +73,7 @@ def command(
         _hand_in(scenario, replan, out, as_json)
         return
     from nova.spark.run.run import Run, Settings
-    from nova.spark.session import session
+    from nova.spark.session import session, to_the_end
 
     sink, target = _sink(to)
     settings = Settings(
@@ -92,7 +95,7 @@ def command(
     loaded, chosen = _open(scenario, plan, out, approach)
     with progress("starting Spark"):
         spark = session(master, name="nova run")
-    with spark:
+    with to_the_end(spark):
         run = Run(spark, loaded, chosen, settings)
         _stop_on_signals(run.stop)
         from nova.spark.run.display import Display
@@ -124,7 +127,7 @@ def _run_site(scenario: Path, plan: Path | None, node: str, exchange: str | None
     from nova.spark.run.deploy import shares as cut
     from nova.spark.run.exchange import open_exchange
     from nova.spark.run.site import Site
-    from nova.spark.session import session
+    from nova.spark.session import session, to_the_end
 
     mine: shares.Share | None = None
     if scenario.is_dir():
@@ -141,7 +144,7 @@ def _run_site(scenario: Path, plan: Path | None, node: str, exchange: str | None
         config = dict(shares.SMALL_SPARK)
     with progress("starting Spark"):
         spark = session(master or config.pop("spark.master", None), name=f"nova site {node}", config=config)
-    with spark:
+    with to_the_end(spark):
         if mine is None:
             assert exchange is not None
             found = list(cut(spark, loaded, chosen, shares.Settled(exchange, settings.lateness_ms), row))

@@ -119,6 +119,20 @@ def open_session(master: str | None = None, *, name: str = "nova", heavy: bool =
             spark.stop()
 
 
+@contextmanager
+def to_the_end(spark: SparkSession) -> Iterator[None]:
+    """Stop the session at the end; where its JVM has died on the way, say so instead of what it broke."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    try:
+        with spark:
+            yield
+    except Exception as error:
+        if process is None or process.poll() is None:
+            raise
+        raise NovaError(f"Spark's own process ended with code {process.poll()} (out of memory, or killed?). Started "
+                        "again, a run goes on from its checkpoint.") from error
+
+
 def local_session(cores: int | None = None, *, memory_mb: int | None = None,
                   config: Mapping[str, str] | None = None) -> SparkSession:
     """A session on this machine for small jobs and tests."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,23 @@ def test_a_broker_keeps_parts_for_a_site_that_is_away(tmp_path: Path) -> None:
         later = site("c")  # somebody who was not there at all: the sender can tell
         assert not later.complete(Channel("climate", "left", "edge 1", "nobody"))
         again.close()
+
+
+def test_a_broken_connection_is_mended(tmp_path: Path) -> None:
+    with broker() as port:
+        receiver, sender = (open_exchange(address(port, "x"), tmp_path / name) for name in ("b", "a"))
+        inbox = receiver.listen(CHANNEL)
+        assert isinstance(sender, BrokerExchange)
+        for batch in range(5):
+            sender.send([part(tmp_path / "out", f"{batch:08d}-000", b"x" * 100_000)])
+            link = sender.client.socket()
+            assert link is not None
+            link.shutdown(socket.SHUT_RDWR)  # as when a cable is pulled; the next batch comes at once
+        wait_until(lambda: len(contents(inbox)) == 5, 30)
+        sender.finish([(CHANNEL, 5)])
+        wait_until(lambda: receiver.complete(CHANNEL), 20)
+        sender.close()
+        receiver.close()
 
 
 def test_what_cannot_be_reached_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

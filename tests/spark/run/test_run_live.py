@@ -175,3 +175,17 @@ def test_signals_stop_a_run_in_order(tmp_path: Path) -> None:
     sides = [generate([Source(f"{prefix}1", 25), Source(f"{prefix}2", 25)], pattern, -1, 1e9, START_MS).to_pandas()
              for prefix in "ph"]
     assert found(tmp_path / "run" / "results") == plain(*sides)
+
+
+def test_a_spark_that_dies_is_told(tmp_path: Path) -> None:
+    with killed(tmp_path) as run:
+        run.until(lambda: len(run.batches()) >= 1)
+        children = Path(f"/proc/{run.process.running.pid}/task/{run.process.running.pid}/children").read_text().split()
+        java = [int(pid) for pid in children if b"java" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        assert len(java) == 1
+        os.kill(java[0], signal.SIGKILL)
+        assert run.process.running.wait(120) == 1
+        assert "nova: Spark's own process ended with code -9" in run.process.log.read_text()
+        run.start()
+        run.process.wait()
+        assert found(run.folder / "results") == plain(run.left, run.right)

@@ -35,6 +35,9 @@ WAIT_S = 600.0
 DELIVER_S = 60.0
 """How long the broker may take to acknowledge the parts of a batch."""
 
+RETRY_S = 0.5
+"""Time between two attempts where there is no connection."""
+
 
 @dataclass(frozen=True)
 class Channel:
@@ -260,14 +263,21 @@ class BrokerExchange:
                        for channel, name, file in parts])
 
     def _publish(self, messages: Sequence[tuple[str, bytes, bool]]) -> None:
+        """Returns when the broker has acknowledged all. Where the connection breaks on the way, everything is sent
+        again: receivers know what they have."""
         self._connect()
-        sent = [self.client.publish(topic, content, qos=1, retain=retain) for topic, content, retain in messages]
         end = time.monotonic() + DELIVER_S
-        for one in sent:
-            one.wait_for_publish(max(end - time.monotonic(), 0.001))
-        lost = sum(not one.is_published() for one in sent)
-        if lost:
-            raise NovaError(f"the MQTT broker at {self.broker.host} did not acknowledge {lost} of {len(sent)} messages")
+        while time.monotonic() < end:
+            sent = [self.client.publish(topic, content, qos=1, retain=retain) for topic, content, retain in messages]
+            try:
+                for one in sent:
+                    one.wait_for_publish(max(end - time.monotonic(), 0.001))
+                if all(one.is_published() for one in sent):
+                    return
+            except RuntimeError:  # not connected just now: the client connects again by itself
+                time.sleep(RETRY_S)
+        raise NovaError(f"the MQTT broker at {self.broker.host}:{self.broker.port} did not acknowledge "
+                        f"{len(messages)} messages within {DELIVER_S:.0f} s")
 
     def _await_listeners(self, channels: set[Channel]) -> None:
         """A broker keeps messages only for who has subscribed once: wait for the others' first start."""
