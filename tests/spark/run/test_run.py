@@ -46,6 +46,10 @@ def test_generated_streams_join_completely_and_are_counted(spark: Any, tmp_path:
     assert 0 < report["latency_ms"]["p50"] <= report["latency_ms"]["max"] < 1000 * report["seconds"]
     assert report["queries"][0]["latency_clock"] == "event time, played at 20× its speed"
     json.dumps(report)  # plain values
+    again = run(spark, loaded, plan, tmp_path / "run", speed=20.0, duration_s=60.0)
+    assert again["tuples"] == 0
+    assert again["seconds"] < 60  # there is nothing left to wait for
+    assert found(tmp_path / "run" / "results") == wanted
 
 
 def test_files_of_any_kind_with_iso_and_epoch_times(spark: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -59,9 +60,20 @@ class Gate:
 
     def unfinished(self) -> int | None:
         """The batch that was begun and not committed when the query last ran."""
-        begun, done = (max((int(file.name) for file in (self.checkpoint / log).glob("*") if file.name.isdigit()),
-                           default=-1) for log in ("offsets", "commits"))
+        begun, done = self._last("offsets"), self._last("commits")
         return begun if begun > done else None
+
+    def at_end(self) -> bool:
+        """Whether all that there will ever be was worked off and committed: then no batch comes that would say so."""
+        last = self._last("commits")
+        if last < 0 or self.unfinished() is not None:
+            return False
+        _, _, *offsets = (self.checkpoint / "offsets" / str(last)).read_text().splitlines()
+        told = [json.loads(offset) for offset in offsets if offset != "-"]
+        return bool(told) and all(isinstance(one, dict) and one.get("ended") is True for one in told)
+
+    def _last(self, log: str) -> int:
+        return max((int(file.name) for file in (self.checkpoint / log).glob("*") if file.name.isdigit()), default=-1)
 
     @property
     def closed(self) -> bool:

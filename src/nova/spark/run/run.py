@@ -89,7 +89,9 @@ class Running:
         """Whether all input that there will ever be has been worked off."""
         if not self.query.isActive:
             return True
-        return self.last is not None and all(at_end(source) for source in self.last["sources"])
+        if self.last is None:
+            return self.job.gate.at_end()
+        return all(at_end(source) for source in self.last["sources"])
 
 
 class Run:

@@ -99,7 +99,9 @@ class Stage:
             return False
         if self.last_leg:
             return not self.query.isActive
-        return not self.inputs and self.last is not None and all(at_end(source) for source in self.last["sources"])
+        if self.inputs:
+            return False
+        return self.gate.at_end() if self.last is None else all(at_end(source) for source in self.last["sources"])
 
 
 class Site:
