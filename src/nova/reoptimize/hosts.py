@@ -47,11 +47,23 @@ def search(s, j, need, limit):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def place_whole(h, j):  # type: ignore[no-untyped-def]
-    """The cheapest host that takes sub-join j unsplit; −1 where there is none."""
+def place_whole(h, joins, begin):  # type: ignore[no-untyped-def]
+    """Put sub-joins joins[begin:], in that order, unsplit onto the cheapest hosts; replaces all they have. One that no
+    host takes waits. Returns the next to do."""
     s = unpack(h)
-    i, _ = search(s, j, max(max(demand_of(s, j), s.limits[C_MIN]), TINY), np.inf)
-    return -1 if i < 0 else np.int64(s.i_node[i])
+    for q in range(begin, len(joins)):
+        if s.counts[SPARE_TOP] < RESERVE:
+            return q
+        j = joins[q]
+        drop_join(s, j)
+        s.joins[j].state = WAITING
+        demand = demand_of(s, j)
+        if demand <= s.limits[LARGEST]:
+            i, _ = search(s, j, max(max(demand, s.limits[C_MIN]), TINY), np.inf)
+            if i >= 0:
+                make(s, j, np.int64(s.i_node[i]), 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, NOWHERE)
+                s.joins[j].state = RUNNING
+    return len(joins)
 
 
 @kernel

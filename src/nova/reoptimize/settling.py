@@ -74,8 +74,7 @@ class Settling:
         demand = self._demand(rows)
         sliced = state.queries["sliced"][state.joins["query"][rows]] | self._dealt_out(rows)
         grids = rows[~sliced][np.argsort(-demand[~sliced], kind="stable")]
-        for row in grids.tolist():
-            self._place_grid(row)
+        self._place_grids(grids)
         sliced |= (state.joins["state"][rows] == WAITING) & state.queries["may_slice"][state.joins["query"][rows]]
         slices = rows[sliced][np.argsort(demand[sliced], kind="stable")]
         done = 0
@@ -107,17 +106,19 @@ class Settling:
         while self.state.counts[SPARE_TOP] < rows + RESERVE:
             self.state.grow_replicas()
 
-    def _place_grid(self, row: int) -> None:
-        """A sub-join whose windows are not dealt out: whole on one host, or cut into boxes. Replaces all it has."""
+    def _place_grids(self, rows: Rows) -> None:
+        """Sub-joins whose windows are not dealt out: whole on one host where one takes them, else cut into boxes.
+        Replaces all they have; what fits neither way waits."""
+        done = 0
+        while done < len(rows):
+            self._spare()
+            done = int(hosts.place_whole(self.state.handle, rows, done))
+        for row in rows[self.state.joins["state"][rows] == WAITING].tolist():
+            self._cut(row)
+
+    def _cut(self, row: int) -> None:
+        """Boxes for a sub-join that no host takes whole, as long as hosts near enough can take them."""
         state = self.state
-        self._spare()
-        take_off(state.handle, row)
-        state.joins["state"][row] = RUNNING
-        if self._demand(np.array([row]))[0] <= state.limits[LARGEST]:
-            host = int(hosts.place_whole(state.handle, row))
-            if host >= 0:
-                put(state.handle, row, host, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0)
-                return
         options, (left, right) = state.options, self._rates(row)
         part = None if options.sigma is None else partition.p_max(options.sigma, left, right)
         least = max(options.c_min, partition.SLIVER * min(left, right))
@@ -132,10 +133,10 @@ class Settling:
                 shares = np.column_stack([boxes.left_from, boxes.left_to, boxes.right_from, boxes.right_to])
                 for host, box in zip(there[boxes.host].tolist(), shares.tolist(), strict=True):
                     put(state.handle, row, host, *box, 0.0, 1.0)
+                state.joins["state"][row] = RUNNING
                 return
             if len(there) < most:
-                break
-        state.joins["state"][row] = WAITING
+                return
 
     def _rates(self, row: int) -> tuple[float, float]:
         """Left and right tuples/s of a sub-join. A stream that is silent now still has to be cut somehow."""

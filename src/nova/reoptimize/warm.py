@@ -36,7 +36,11 @@ def warm(seed: int = 0) -> None:
         controller.handle(NodeAdded(node="measured", capacity=1.0, rtts={first: 10.0, second: 20.0}))
         controller.handle(LatencyMeasured(from_node=first, to_node=second, rtt_ms=50.0))
         source, row = next(iter(names.source_rows[0].items()))
-        rate = 0.8 * float(state.nodes["room"].max())  # two of these fit on no host together
+        most = float(state.nodes["room"].max())
+        at = tuple(state.nodes["at"][0].tolist())
+        for name in ("large", "larger", "largest"):
+            controller.handle(NodeAdded(node=name, capacity=2 * most, coordinates=at))
+        rate = 1.2 * most  # two of these fit on no host together, but cut on the new ones
         for join in state.joins_of(row).tolist():
             other = names.sources[int(state.joins["right"][join])]
             controller.handle([
