@@ -144,6 +144,7 @@ def _launched() -> dict[str, str]:
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     return {
         "spark.ui.enabled": "false",
+        "spark.python.authenticate.socketTimeout": "120s",  # workers start slowly on a busy machine; 15 s end the query
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
     }
 

@@ -86,6 +86,9 @@ def live(spark: SparkSession, work: Workload, plan: Plan, *, seconds: float, eve
     with started(spark, work, plan, every_ms, scratch, meter, after) as (query, _):
         while time.time() < began + (meter.first_result_s or PATIENCE_S) + seconds and query.isActive:
             time.sleep(0.1)
+        failure = query.exception()
+    if failure is not None:
+        raise failure
     told = meter.report(time.time() - began)
     return {
         "every_ms": every_ms,
