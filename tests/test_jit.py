@@ -19,7 +19,7 @@ def test_imports_are_followed_through_modules_and_constants(tmp_path: Path) -> N
     (package / "__init__.py").write_text("")
     (package / "limits.py").write_text("MOST = 3\n")
     (package / "words.py").write_text("def word(): ...\n")
-    (package / "deep.py").write_text("from nova.jit import kernel\nfrom nova.limits import MOST\n")
+    (package / "deep.py").write_text("from nova.jit import kernel\nfrom nova.limits import (\n    MOST,\n)\n")
     (package / "top.py").write_text("from nova.jit import kernel\nfrom nova import deep\nfrom nova.words import word\n")
     found = sources(package / "top.py", package)
     assert {p.name for p in found} == {"top.py", "deep.py", "limits.py"}

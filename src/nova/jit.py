@@ -19,7 +19,7 @@ Kernel: TypeAlias = Callable[..., Any]
 PACKAGE = Path(__file__).parent
 KEPT = 3
 """Versions of a module whose compiled kernels are kept: switching between branches then compiles nothing."""
-IMPORT = re.compile(r"^\s*from (nova[\w.]*) import ([^#\n]+)", re.MULTILINE)
+IMPORT = re.compile(r"^\s*from (nova[\w.]*) import (\([^)]*\)|[^#\n]+)", re.MULTILINE)
 
 
 def sources(path: Path, package: Path = PACKAGE) -> set[Path]:
