@@ -119,7 +119,7 @@ def test_cells_give_the_same_result_whatever_the_threads(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("blocks", [2, 3, 7, 8])
 def test_a_round_never_holds_a_node_twice_and_all_cells_are_played(blocks: int) -> None:
     played = []
-    for cells in stress._tournament(blocks):
+    for cells in stress.tournament(blocks):
         ends = [{int(cell) // blocks, int(cell) % blocks} for cell in cells]
         assert sum(map(len, ends)) == len(set().union(*ends))
         played += [int(cell) for cell in cells]
