@@ -13,14 +13,6 @@ import pytest
 from builders import SMALL, invoke, invoke_json, write_scenario
 
 
-@pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("planned")
-    scenario = write_scenario(folder)
-    assert invoke("plan", scenario, "-o", folder / "plan").exit_code == 0
-    return scenario, folder / "plan"
-
-
 def changed(folder: Path, **fields: Any) -> Path:
     document = deepcopy(SMALL) | fields
     return write_scenario(folder, document)

@@ -6,15 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builders import invoke, invoke_json, write_scenario
-
-
-@pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("planned")
-    scenario = write_scenario(folder)
-    assert invoke("plan", scenario, "-o", folder / "plan").exit_code == 0
-    return scenario, folder / "plan"
+from builders import invoke, invoke_json
 
 
 def test_overview(planned: tuple[Path, Path]) -> None:

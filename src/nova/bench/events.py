@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nova.bench.memory import resident_bytes
 from nova.evaluate.metrics import evaluate
 from nova.optimizer import optimize
 from nova.options import Options
@@ -156,6 +155,5 @@ def _percentiles(times: dict[str, list[float]], percent: float) -> dict[str, flo
 
 def memory_mb() -> float:
     """Resident memory of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return resident_bytes() / 2**20
 

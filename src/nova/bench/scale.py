@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
 
+from nova.bench.memory import resident_bytes
 from nova.evaluate.bounds import bound
 from nova.evaluate.metrics import evaluate
 from nova.optimizer import optimize
@@ -120,8 +120,7 @@ def _peak_memory() -> Iterator[list[float]]:
 
 
 def _resident_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096 / 1e6
+    return resident_bytes() / 1e6
 
 
 def utilisations(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nova.cli.output import JSON, emit_json, progress, table, warn
+from nova.cli.output import JSON, emit_json, percent, progress, table, warn
 from nova.errors import Fault, InvalidInput
 from nova.units import DURATION, RTT, Quantity
 
@@ -103,7 +103,7 @@ def show(report: dict[str, Any], output: str) -> None:
     table("what was measured", ("figure", "value"), [
         ("nodes", coverage["nodes"]),
         ("pairs", coverage["pairs"]),
-        ("coverage of all pairs (%)", _percent(coverage["share"])),
+        ("coverage of all pairs (%)", percent(coverage["share"])),
         ("neighbours of a node, least", coverage["neighbours_least"]),
         ("neighbours of a node, median", coverage["neighbours_median"]),
         ("time buckets", coverage["buckets"]),
@@ -112,11 +112,11 @@ def show(report: dict[str, Any], output: str) -> None:
         ("RTT, median over pairs and buckets (ms)", report["rtt_ms"]["p50"]),
         ("RTT, 99th percentile (ms)", report["rtt_ms"]["p99"]),
         ("jitter, median (ms)", report["jitter_ms"]["p50"]),
-        ("lost pings (%)", _percent(loss["share"])),
+        ("lost pings (%)", percent(loss["share"])),
         ("measured both ways (pairs × buckets)", asymmetry["pair_buckets_both_ways"]),
-        ("asymmetry, median (%)", _percent(asymmetry["p50"])),
-        ("asymmetry, 90th percentile (%)", _percent(asymmetry["p90"])),
-        ("triangle violations on a sample (%)", _percent(report["triangles"]["tiv_share"])),
+        ("asymmetry, median (%)", percent(asymmetry["p50"])),
+        ("asymmetry, 90th percentile (%)", percent(asymmetry["p90"])),
+        ("triangle violations on a sample (%)", percent(report["triangles"]["tiv_share"])),
     ])
     typer.echo(f"tables, report.json and report.png are in {output}")
 
@@ -148,10 +148,6 @@ def stored_bytes(inputs: list[str]) -> int:
     found = [Path(path) for given in inputs for path in (glob(given) or [given])]
     files = [file for path in found for file in (path.rglob("*") if path.is_dir() else [path])]
     return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100.0 * share
 
 
 def _quantity(text: str, option: str, quantity: Quantity) -> float:

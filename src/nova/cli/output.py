@@ -68,6 +68,11 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
+def percent(share: float | None) -> float | None:
+    """A share as a number of per cent for a cell; nothing where there is none."""
+    return None if share is None else 100 * share
+
+
 @contextmanager
 def progress(description: str) -> Iterator[Progress]:
     """A progress display on stderr that stays silent when nobody watches."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nova.cli.options import milliseconds
-from nova.cli.output import JSON, emit_json, progress, table, warn
+from nova.cli.output import JSON, emit_json, percent, progress, table, warn
 from nova.errors import Fault, InvalidInput
 
 if TYPE_CHECKING:
@@ -249,8 +249,8 @@ def _print(report: dict[str, Any]) -> None:
         for q in report["queries"]
     ])
     table("Hosts, tuples/s", ["node", "measured", "planned", "capacity", "used %", "planned %", "results"], [
-        (h["node"], h["tuples_per_s"], h["planned_tuples_per_s"], h["capacity"], _percent(h["utilisation"]),
-         _percent(h["planned_utilisation"]), h["results"])
+        (h["node"], h["tuples_per_s"], h["planned_tuples_per_s"], h["capacity"], percent(h["utilisation"]),
+         percent(h["planned_utilisation"]), h["results"])
         for h in report["hosts"]
     ])
     if report["emulation"] is not None:
@@ -264,11 +264,6 @@ def _print_emulation(told: dict[str, Any]) -> None:
           [(row["figure"], row["emulated"], row["predicted"]) for row in told["compared"]])
     predicted = {node["node"]: node for node in told["predicted"]["nodes"]}
     table("Emulated hosts", ["node", "offered %", "predicted %", "queue at the end", "predicted", "longest queue"], [
-        (n["node"], 100 * n["offered"], _percent(predicted.get(n["node"], {}).get("offered")), n["backlog"],
+        (n["node"], 100 * n["offered"], percent(predicted.get(n["node"], {}).get("offered")), n["backlog"],
          predicted.get(n["node"], {}).get("backlog"), n["peak_backlog"]) for n in told["nodes"]
     ])
-
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share

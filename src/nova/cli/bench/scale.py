@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from nova.cli.output import JSON, emit_json, progress, table
+from nova.cli.output import JSON, emit_json, percent, progress, table
 
 LOADS = (0.7, 0.85, 0.95, 1.05)
 """Shares of all capacity that the joins need: the last cannot fit."""
@@ -51,19 +51,15 @@ def scale(
         ["nodes", "sub-joins", "seconds", "scipy floor", "ratio", "peak MB", "overloaded", "gap %", "replicas"],
         [
             [r.nodes, r.joins, r.seconds, r.floor_seconds, r.ratio, r.peak_mb, r.overloaded,
-             _percent(r.gap), r.replicas]
+             percent(r.gap), r.replicas]
             for r in rows
         ],
     )
     if loads:
         table("Utilisation", ["nodes", "load", "placed", "overloaded", "gap %", "says"], [
-            [r["nodes"], r["load"], r["placed"], r["overloaded"], _percent(r["gap"]), r["says"]] for r in more_loads
+            [r["nodes"], r["load"], r["placed"], r["overloaded"], percent(r["gap"]), r["says"]] for r in more_loads
         ])
     if levels:
         table("Heterogeneity", ["nodes", "level", "CV", "overloaded", "gap %"], [
-            [r["nodes"], r["level"], r["cv"], r["overloaded"], _percent(r["gap"])] for r in more_levels
+            [r["nodes"], r["level"], r["cv"], r["overloaded"], percent(r["gap"])] for r in more_levels
         ])
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -90,16 +89,6 @@ def read_parts(spark: SparkSession, folder: Path, schema: StructType | str) -> D
     return reader.parquet(str(folder))
 
 
-def put(content: bytes, file: Path) -> None:
-    """A file that appears complete, and stays."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    with draft.open("wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-    draft.rename(file)
-
-
 @dataclass
 class FolderExchange:
     """Files in folders that all sites see."""
@@ -113,7 +102,7 @@ class FolderExchange:
         for channel, name, file in parts:
             inbox = self.root / channel.path
             inbox.mkdir(parents=True, exist_ok=True)
-            put(file.read_bytes(), inbox / f"{name}.parquet")
+            write_atomically(inbox / f"{name}.parquet", file.read_bytes())
 
     def listen(self, channel: Channel) -> Path:
         inbox = self.root / channel.path
@@ -162,7 +151,7 @@ class Inbox:
         batch = int(name.split("-")[0])
         if batch < self.batch or name in self.names:
             return
-        put(content, self.folder / f"{name}.parquet")
+        write_atomically(self.folder / f"{name}.parquet", content)
         self.names = {*self.names, name} if batch == self.batch else {name}
         self.batch, self.total = batch, self.total + 1
         write_atomically(self._memory, json.dumps({"total": self.total, "batch": self.batch,

@@ -80,11 +80,11 @@ class Schedule:
         return timeline
 
 
-def write_atomically(file: Path, text: str) -> None:
+def write_atomically(file: Path, content: str | bytes) -> None:
     """Replace a file as a whole, and keep it through a crash of the process or the machine."""
     draft = file.with_name(f".{file.name}.{os.getpid()}")
-    with draft.open("w") as out:
-        out.write(text)
+    with draft.open("wb") as out:
+        out.write(content.encode() if isinstance(content, str) else content)
         out.flush()
         os.fsync(out.fileno())
     draft.replace(file)
