@@ -24,7 +24,7 @@ COMMAND = (sys.executable, "-c", "from nova.cli import main; main()")
 
 
 def nova(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=400, check=False)
 
 
 def watched(*arguments: object) -> tuple[subprocess.CompletedProcess[str], str]:
@@ -42,7 +42,7 @@ def watched(*arguments: object) -> tuple[subprocess.CompletedProcess[str], str]:
     environment = {**os.environ, "COLUMNS": "140", "TERM": "xterm"}
     try:
         done = subprocess.run([*COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=theirs, text=True,
-                              timeout=240, check=False, env=environment)
+                              timeout=400, check=False, env=environment)
     finally:
         os.close(theirs)
         reader.join()

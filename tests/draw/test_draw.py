@@ -85,7 +85,7 @@ def test_html_in_a_browser(tmp_path: Path, size: str) -> None:
     run = subprocess.run(
         [browser, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,900",
          f"--user-data-dir={tmp_path}", "--virtual-time-budget=10000", "--dump-dom", file.as_uri()],
-        capture_output=True, text=True, timeout=120, check=True, env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=400, check=True, env={**os.environ, "HOME": str(tmp_path)},
     )
     assert ' data-error=' not in run.stdout
     assert "main-svg" in run.stdout, "plotly drew nothing"

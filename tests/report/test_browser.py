@@ -32,7 +32,7 @@ def look(page: str, folder: Path, width: int) -> dict[str, object]:
     file.write_text(page.replace("</main>", PROBE + "</main>"), encoding="utf-8")
     own = [f"--user-data-dir={folder / 'profile'}", f"--window-size={width},900"]
     command = [str(BROWSER), *FLAGS, *own, "--dump-dom", file.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     found = re.search("PROBE(.*)EBORP", done.stdout)
     assert found is not None, done.stderr[-2000:]
     return dict(json.loads(found[1].replace("&quot;", '"')))

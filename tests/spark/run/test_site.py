@@ -40,7 +40,7 @@ def side_by_side(spark: Any, made: list[Share], exchange: str, folder: Path) -> 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=150)
+        thread.join(timeout=400)
     if any(thread.is_alive() for thread in threads):
         for site in sites.values():
             site.stop()

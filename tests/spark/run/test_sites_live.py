@@ -26,7 +26,7 @@ def deployed(folder: Path, exchange: str, parts: int) -> dict[str, Path]:
     right.to_pickle(folder / "right.pickle")
     command = [str(Path(sys.executable).parent / "nova"), "deploy", str(folder / "s" / "scenario.yaml"),
                str(folder / "plan"), "-o", str(folder / "sites"), "--exchange", exchange, "--json"]
-    told = json.loads(subprocess.run(command, check=True, capture_output=True, env=environment(), timeout=200).stdout)
+    told = json.loads(subprocess.run(command, check=True, capture_output=True, env=environment(), timeout=400).stdout)
     return {site["site"]: folder / "sites" / site["site"] for site in told["sites"]}
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 WARM_S = 3.0
 """Time after the first result whose latencies are not counted: the backlog of the start is worked off."""
 PATIENCE_S = 120.0
-"""Longest wait for the first result."""
+"""Longest wait for the first result, and for the first that counts."""
 KEPT_S = 30.0
 """Results of a soak are taken away after this long, as somebody who reads them would."""
 
@@ -84,7 +84,9 @@ def live(spark: SparkSession, work: Workload, plan: Plan, *, seconds: float, eve
             steady.add(tally.ages, done_s, Clock())
 
     with started(spark, work, plan, every_ms, scratch, meter, after) as (query, _):
-        while time.time() < began + (meter.first_result_s or PATIENCE_S) + seconds and query.isActive:
+        while query.isActive and time.time() < began + 2 * PATIENCE_S + seconds and not (
+            steady.counts and time.time() > began + (meter.first_result_s or 0) + seconds
+        ):
             time.sleep(0.1)
         failure = query.exception()
     if failure is not None:
