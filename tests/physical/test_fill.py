@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova.physical import fill as filling
-from nova.physical.fill import Demand, fill, fill_exactly
+from nova.physical.fill import Demand, fill, fill_exactly, fill_whole
 from nova.physical.index import build, cheapest
 
 WEIGHTS = np.array([1.0, 1.0, 2.0])
@@ -49,7 +49,7 @@ def test_what_is_dealt_out_was_there(n, joins, d, whole, seed):
     index, demand = hosts(n, d, rng), demands(joins, d, rng, 1.0)
     room = index.free.copy()
     order = np.argsort(demand.amount, kind="stable").astype(np.int32)
-    placed = fill(index, demand, WEIGHTS, order, whole=whole)
+    placed = fill_whole(index, demand, WEIGHTS, order[::-1]) if whole else fill(index, demand, WEIGHTS, order)
     taken = np.bincount(placed.slot, weights=placed.amount, minlength=n)
     assert (taken <= room * (1 + 1e-9)).all()
     assert index.free == pytest.approx(room - taken)
@@ -78,6 +78,21 @@ def test_cells_cost_little_more_than_exact_search(monkeypatch):
         legs = [np.linalg.norm(at - end[placed.join], axis=1) for end in (demand.left, demand.right, demand.sink)]
         costs.append(float((placed.amount / demand.amount[placed.join]) @ (WEIGHTS @ np.array(legs))))
     assert costs[0] <= 1.02 * costs[1]
+
+
+def test_cells_count_room_that_hosts_can_use(monkeypatch):
+    """A cell of crumbs beside a cell of whole hosts: the crumbs have more room in all, and nobody goes there."""
+    monkeypatch.setattr(filling, "TOP", 2)
+    crumbs, able = 60, 40
+    points = np.concatenate([np.zeros((crumbs, 2)), np.ones((able, 2)), np.full((20, 2), 9.0)])
+    points += np.random.default_rng(1).uniform(0, 0.1, points.shape)
+    free = np.concatenate([np.full(crumbs, 6.0), np.full(able, 10.0), np.full(20, 1000.0)])
+    index = build(np.arange(120, dtype=np.int32), points, np.zeros(120), free)
+    amount = np.full(able, 9.0)
+    demand = Demand(*(np.zeros((able, 2)) for _ in range(3)), amount)
+    placed = fill_whole(index, demand, WEIGHTS, np.arange(able, dtype=np.int32))
+    assert len(placed.join) == able
+    assert (free[index.node[placed.slot]] == 10.0).sum() >= able - 2  # near ones, as many as they can take
 
 
 def test_limits_of_the_exact_search():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from nova.jit import kernel
 from nova.options import LEGS, Options
 from nova.physical import partition
 from nova.physical.costs import Legs, weighted
-from nova.physical.fill import Demand, Placed, fill, fill_exactly
+from nova.physical.fill import Demand, Placed, fill, fill_exactly, fill_whole
 from nova.physical.index import HostIndex, build, nearest, raise_free, set_free
 from nova.physical.local import improve, place_whole
 from nova.physical.transport import transport
@@ -75,13 +76,13 @@ def _assign(
     slices fill what is left. Of `may_slice`, what found no room as a grid is sliced as well."""
     state = _State(problem, joins, space, options)
     grids, left_over = _place_grids(state, np.flatnonzero(~sliced))
-    rows = np.flatnonzero(sliced)
     if may_slice is not None:
-        rows = np.union1d(rows, left_over[may_slice[left_over]])
+        sliced = sliced.copy()
+        sliced[left_over] = may_slice[left_over]
         left_over = left_over[~may_slice[left_over]]
     if len(left_over) and options.allow_overload:
         grids = Replicas.concat([grids, _overloading_grids(state, left_over)])
-    slices = _place_slices(state, rows)
+    slices = _place_slices(state, np.flatnonzero(sliced))
     replicas = slices.replicas  # in order of sub-joins already
     if len(grids):
         replicas = _in_join_order(Replicas.concat([grids, replicas]))
@@ -106,9 +107,11 @@ class _State:
         self.legs = Legs(space, problem.latency if self.dense else None)
         self.space = space
 
+    @cached_property
     def demand(self) -> Demand:
         at, joins = self.space.coordinates, self.joins
-        return Demand(at[joins.left_node], at[joins.right_node], at[joins.sink], joins.demand)
+        ends = (np.take(at, nodes, axis=0) for nodes in (joins.left_node, joins.right_node, joins.sink))
+        return Demand(*ends, joins.demand)
 
     def costs(self, rows: npt.NDArray[np.integer]) -> Floats:
         return weighted(self.legs.of(self.joins, rows, self.index.node), self.weights)
@@ -145,7 +148,7 @@ def _place_slices(state: _State, rows: npt.NDArray[np.integer]) -> Assignment:
     order = rows[np.argsort(demand[rows], kind="stable")].astype(np.int32)
     if options.c_min > 0:
         placed = fill_exactly(
-            index, state.demand(), state.weights, order, demand[order], state.largest, options.c_min,
+            index, state.demand, state.weights, order, demand[order], state.largest, options.c_min,
             options.max_replicas,
         )
     else:
@@ -165,12 +168,12 @@ def _divide(state: _State, rows: npt.NDArray[np.integer], order: Ints) -> Placed
         slot, column = np.nonzero(flow)
         index.free = np.maximum(index.free - flow.sum(axis=1), 0.0)
         return Placed(rows[column].astype(np.int32), slot.astype(np.int32), flow[slot, column])
-    placed = fill(index, state.demand(), state.weights, order, largest=state.largest)
+    placed = fill(index, state.demand, state.weights, order, largest=state.largest)
     rest = demand - np.bincount(placed.join, weights=placed.amount, minlength=len(demand))
     left_over = order[rest[order] > 1e-9 * demand[order]]
     if not len(left_over):
         return placed
-    more = fill_exactly(index, state.demand(), state.weights, left_over, rest[left_over], state.largest)
+    more = fill_exactly(index, state.demand, state.weights, left_over, rest[left_over], state.largest)
     return Placed.concat([placed, more])
 
 
@@ -196,7 +199,7 @@ def _place_again(state: _State, rows: Ints, room: Floats, most: int) -> Placed:
     raise_free(index.free, index.most_free, index.offsets)
     largest_first = rows[::-1].copy()
     return fill_exactly(
-        index, state.demand(), state.weights, largest_first, state.joins.demand[largest_first], state.largest,
+        index, state.demand, state.weights, largest_first, state.joins.demand[largest_first], state.largest,
         max_parts=most,
     )
 
@@ -286,20 +289,22 @@ def _place_grids(state: _State, rows: npt.NDArray[np.integer]) -> tuple[Replicas
             host = improve(costs, demand, index.free, host)
     elif options.c_min > 0:
         placed = fill_exactly(
-            index, state.demand(), state.weights, order, demand[order], np.inf, options.c_min, max_parts=1
+            index, state.demand, state.weights, order, demand[order], np.inf, options.c_min, max_parts=1
         )
         host[placed.join] = placed.slot
     else:
-        placed = fill(index, state.demand(), state.weights, order, whole=True)
+        placed = fill_whole(index, state.demand, state.weights, order)
         host[placed.join] = placed.slot
         late = order[host[order] < 0]
         if len(late):
-            more = fill_exactly(index, state.demand(), state.weights, late, demand[late], max_parts=1)
+            more = fill_exactly(index, state.demand, state.weights, late, demand[late], max_parts=1)
             host[more.join] = more.slot
     boxes = _cut(state, rows, host)
     whole = np.flatnonzero(host >= 0)
     placed_whole = Replicas.whole(whole, index.node[host[whole]])
-    left_over = np.setdiff1d(rows, np.concatenate([whole, boxes.join])).astype(np.int32)
+    placed_here = host >= 0
+    placed_here[boxes.join] = True
+    left_over = rows[~placed_here[rows]].astype(np.int32)
     return Replicas.concat([placed_whole, boxes]), left_over
 
 

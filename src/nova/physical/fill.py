@@ -1,11 +1,12 @@
-"""Filling hosts nearest by the objective, small demands first.
+"""Filling hosts nearest by the objective.
 
 A sub-join costs the same whatever its rate, so a host near the sink serves many small ones better than one large one:
-small demands choose first. Two ways to find the host:
+small demands choose first, unless they must stay whole. Two ways to find the host:
 
-`fill` deals all sub-joins out at once, down a tree of cells: first over some hundred cells of hosts, then inside
-each cell over its hosts (with a level between for very many hosts). A level is one dense, vectorised pass over the
-children of a cell per sub-join; cells know only the sum of their free capacity. It is what makes a million nodes quick.
+`fill` and `fill_whole` deal all sub-joins out at once, down a tree of cells: first over some hundred cells of hosts,
+then inside each cell over its hosts (with a level between for very many hosts). A level is one dense, vectorised pass
+over the children of a cell per sub-join; cells know only the sum of their free capacity. It is what makes a million
+nodes quick.
 
 `fill_exactly` asks the host index for the cheapest host with room, one sub-join after the other. It takes what `fill`
 left over, and the cases with further limits.
@@ -36,10 +37,15 @@ CRUMB = 1e-6
 """A smaller share than this of a sub-join is never placed on a host: it would never see a window."""
 CLOSED = np.float32(1e30)
 """Cost of a host that is out of question; finite, because vector code assumes finite numbers."""
+CLASSES = 24
+"""Classes of demand in which sub-joins that stay whole are dealt out."""
 BLOCK = 2048
 """Sub-joins whose costs are worked out at once on the first level."""
 PIECES = 16
 """Pieces of a block, for as many cores at most; each works the way to the sink out once."""
+
+
+Singles = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -76,36 +82,66 @@ class Demand:
         return len(self.amount)
 
 
-def fill(
-    index: HostIndex, demand: Demand, weights: Floats, order: Ints, whole: bool = False, largest: float = np.inf
-) -> Placed:
-    """Deal out the sub-joins `order` in that order; takes from `index.free`. What no host could take is left out.
+def fill(index: HostIndex, demand: Demand, weights: Floats, order: Ints, largest: float = np.inf) -> Placed:
+    """Deal out the sub-joins `order` in that order, in as many parts as it takes; takes from `index.free`. What no host
+    could take is left out. `largest`: no host takes more than this of one sub-join (tuples/s)."""
+    return _Dealer(index, demand, weights, order).deal(order, 0.0, largest)
 
-    `whole`: no sub-join may be split. `largest`: no host takes more than this of one sub-join (tuples/s).
+
+def fill_whole(index: HostIndex, demand: Demand, weights: Floats, order: Ints) -> Placed:
+    """The same with sub-joins that may not be split. They come largest first: a large one finds room only while hosts
+    are empty.
+
+    They are dealt out in classes of similar demand, so that a cell can count what its hosts are able to use: as many
+    times the class's largest demand as each has room for. The sum of all crumbs would lure into a cell what none of
+    its hosts takes.
     """
-    items = Placed(order.astype(np.int32), np.zeros(len(order), np.int32), demand.amount[order])
-    bounds = np.array([0, len(index)], dtype=np.int64)
-    starts = np.array([0, len(order)], dtype=np.int64)
-    f32 = np.float32
-    pinned = demand.left.astype(f32), demand.right.astype(f32), demand.sink.astype(f32)
-    legs = weights.astype(f32)
-    for cuts in _levels(len(index)):
-        last = len(cuts) == len(index) + 1
-        at, heights, free = _summary(index, cuts)
-        children = np.searchsorted(cuts, bounds)
-        price = np.zeros(len(free), np.float32)
-        if not last and len(bounds) == 2:
-            price = _prices(demand, weights, order, at, heights, free)
-        where = *pinned, demand.amount, legs, at, heights, free, price, whole, largest if last else np.inf, PART
-        if len(bounds) == 2:
-            out = _descend_first(items.join, items.amount, *where)
-        else:
-            out = _descend(items.join, items.amount, starts, children, *where)
-        items = Placed(*out[:3])
-        starts, bounds = out[3], cuts
-    index.free = free
-    raise_free(index.free, index.most_free, index.offsets)
-    return items
+    dealer = _Dealer(index, demand, weights, order)
+    classes = [some for some in np.array_split(order, CLASSES) if len(some)]
+    return Placed.concat([Placed.none(), *(dealer.deal(some, float(demand.amount[some[0]])) for some in classes)])
+
+
+class _Dealer:
+    """Deals sub-joins out over an index, down a tree of cells. Knows the sub-joins and hosts as vector code wants
+    them, and what room is worth in each cell when all of `order` have to share it."""
+
+    def __init__(self, index: HostIndex, demand: Demand, weights: Floats, order: Ints) -> None:
+        self.index, self.demand = index, demand
+        f32 = np.float32
+        self.ends = (demand.left.astype(f32), demand.right.astype(f32), demand.sink.astype(f32), demand.amount,
+                     weights.astype(f32))
+        self.hosts = index.points.T.astype(f32), index.heights.astype(f32)
+        self.levels = _levels(len(index))
+        bounds = [np.array([0, len(index)], dtype=np.int64), *self.levels]
+        self.children = [np.searchsorted(cuts, above) for cuts, above in zip(self.levels, bounds, strict=False)]
+        self.prices = [np.zeros(len(cuts) - 1, f32) for cuts in self.levels]
+        if len(self.levels) > 1:
+            self.prices[0] = _prices(demand, weights, order, *_summary(
+                index.points, index.heights, index.free, 0.0, self.levels[0]))
+
+    def deal(self, order: Ints, grain: float, largest: float = np.inf) -> Placed:
+        """Deal these out in this order. `grain` above zero: they stay whole, and free capacity counts in multiples of
+        it, host by host."""
+        index = self.index
+        items = Placed(order.astype(np.int32), np.zeros(len(order), np.int32), self.demand.amount[order])
+        starts = np.array([0, len(order)], dtype=np.int64)
+        for depth, cuts in enumerate(self.levels):
+            if depth == len(self.levels) - 1:
+                at, heights, free, most = *self.hosts, index.free, largest
+            else:
+                at, heights, free = _summary(index.points, index.heights, index.free, grain, cuts)
+                most = np.inf
+            where = *self.ends, at, heights, free, self.prices[depth], grain > 0, most, PART
+            if depth == 0:
+                out = _descend_first(items.join, items.amount, *where)
+            else:
+                out = _descend(items.join, items.amount, starts, self.children[depth], *where)
+            items = Placed(*out)
+            if depth < len(self.levels) - 1:
+                *sorted_items, starts = _sort_by_child(*out, len(free))
+                items = Placed(*sorted_items)
+        raise_free(index.free, index.most_free, index.offsets)
+        return items
 
 
 def _levels(hosts: int) -> list[npt.NDArray[np.int64]]:
@@ -126,25 +162,37 @@ def _cuts(hosts: int, size: int) -> npt.NDArray[np.int64]:
     return np.append(np.arange(0, hosts, size), hosts).astype(np.int64)
 
 
-def _summary(
-    index: HostIndex, cuts: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], Floats]:
-    """Cells as if they were hosts: the centre of their free capacity, its mean height, its sum."""
-    if len(cuts) == len(index) + 1:
-        return index.points.T.astype(np.float32), index.heights.astype(np.float32), index.free
-    free: Floats = np.add.reduceat(index.free, cuts[:-1])
-    weight = np.where(np.repeat(free, np.diff(cuts)) > 0, index.free, 1.0)
-    weight = np.minimum(weight, 1e12)  # infinite capacities count alike
-    total = np.add.reduceat(weight, cuts[:-1])
-    centre = [np.add.reduceat(axis * weight, cuts[:-1]) / total for axis in index.points.T]
-    heights = np.add.reduceat(index.heights * weight, cuts[:-1]) / total
-    return np.stack(centre).astype(np.float32), heights.astype(np.float32), free
+@parallel
+def _summary(points, heights, free, grain, cuts):  # type: ignore[no-untyped-def]
+    """Cells as if they were hosts: the centre of their free capacity, its mean height, its sum. With a `grain` above
+    zero only whole multiples of it count, host by host."""
+    cells, d = len(cuts) - 1, points.shape[1]
+    at, height, total = np.empty((d, cells), np.float32), np.empty(cells, np.float32), np.empty(cells)
+    for c in prange(cells):
+        room = 0.0
+        for i in range(cuts[c], cuts[c + 1]):
+            room += np.floor(free[i] / grain) * grain if grain > 0 else free[i]
+        total[c] = room
+        weight, lift = 0.0, 0.0
+        centre = np.zeros(d)
+        for i in range(cuts[c], cuts[c + 1]):
+            part = 1.0
+            if room > 0:
+                part = np.floor(free[i] / grain) * grain if grain > 0 else free[i]
+                part = min(part, 1e12)  # infinite capacities count alike
+            weight += part
+            lift += part * heights[i]
+            for k in range(d):
+                centre[k] += part * points[i, k]
+        height[c] = lift / weight
+        for k in range(d):
+            at[k, c] = centre[k] / weight
+    return at, height, total
 
 
 def _prices(
-    demand: Demand, weights: Floats, order: Ints, at: npt.NDArray[np.float32], heights: npt.NDArray[np.float32],
-    free: Floats,
-) -> npt.NDArray[np.float32]:
+    demand: Demand, weights: Floats, order: Ints, at: Singles, heights: Singles, free: Floats
+) -> Singles:
     """What a tuple/s is worth in each cell, in ms: the prices of the optimum for a sample of the sub-joins, each
     standing for its like. They keep a sub-join from taking room where others would suffer more without it."""
     step = max(1, len(order) // SAMPLE)
@@ -218,8 +266,9 @@ def _same_point(a, b):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _sort_by_child(join, child, amount, count, children):  # type: ignore[no-untyped-def]
+def _sort_by_child(join, child, amount, children):  # type: ignore[no-untyped-def]
     """Items sorted by child, in dealing order within each, and where each child's items start."""
+    count = len(join)
     begin = np.zeros(children + 1, np.int64)
     for q in range(count):
         begin[child[q] + 1] += 1
@@ -297,15 +346,15 @@ def _descend_first(  # type: ignore[no-untyped-def]
                 join[q], amount[q], demand[join[q]], costs[q - begin], 0, free, free32, whole, largest, part,
                 got_join, got_child, got_amount, out,
             )
-    return _sort_by_child(got_join, got_child, got_amount, out, children)
+    return got_join[:out], got_child[:out], got_amount[:out]
 
 
 @parallel
 def _descend(  # type: ignore[no-untyped-def]
     join, amount, starts, children, left, right, sink, demand, legs, at, heights, free, price, whole, largest, part
 ):
-    """Deal the items of each parent out over its children. Returns items (join, child, amount) sorted by child, in
-    dealing order within a child, and where each child's items start. Parents are independent of each other."""
+    """Deal the items of each parent out over its children. Returns items (join, child, amount) by parent, in dealing
+    order. Parents are independent of each other."""
     parents = len(starts) - 1
     extra = 0
     if largest < np.inf:
@@ -313,7 +362,8 @@ def _descend(  # type: ignore[no-untyped-def]
     room = np.empty(parents + 1, np.int64)
     room[0] = 0
     for p in range(parents):
-        room[p + 1] = room[p] + (starts[p + 1] - starts[p]) * (1 + extra) + children[p + 1] - children[p]
+        splits = 0 if whole else children[p + 1] - children[p]
+        room[p + 1] = room[p] + (starts[p + 1] - starts[p]) * (1 + extra) + splits
     got_join = np.empty(room[parents], np.int32)
     got_child = np.empty(room[parents], np.int32)
     got_amount = np.empty(room[parents])
@@ -343,7 +393,7 @@ def _descend(  # type: ignore[no-untyped-def]
         for q in range(room[p], room[p] + got[p]):
             got_join[count], got_child[count], got_amount[count] = got_join[q], got_child[q], got_amount[q]
             count += 1
-    return _sort_by_child(got_join, got_child, got_amount, count, len(free))
+    return got_join[:count], got_child[:count], got_amount[:count]
 
 
 def fill_exactly(

@@ -13,7 +13,7 @@ LOADS = (0.7, 0.85, 0.95, 1.05)
 def scale(
     nodes: list[int] = typer.Option([10_000, 100_000, 1_000_000], "--nodes", help="Topology sizes, one option each."),
     level: int = typer.Option(5, min=0, max=5, help="Heterogeneity of capacities, 0 (uniform) to 5 (exponential)."),
-    partition: str = typer.Option("window", help="How joins are split: window or grid."),
+    partition: str = typer.Option("window", help="How joins are split: window, grid or auto."),
     objective: str = typer.Option("latency", help="What a placement costs: latency or paper."),
     seed: int = typer.Option(1, help="Seed of the drawn topologies."),
     repeats: int = typer.Option(3, min=1, help="Runs per size; the best counts, for floor and plan alike."),
@@ -33,8 +33,9 @@ def scale(
     from nova.errors import InvalidInput
     from nova.options import LEGS, Options
 
-    if partition not in ("window", "grid") or objective not in LEGS:
-        raise InvalidInput(f"--partition is window or grid, --objective latency or paper; got {partition}, {objective}")
+    if partition not in ("window", "grid", "auto") or objective not in LEGS:
+        raise InvalidInput("--partition is window, grid or auto, --objective latency or paper; "
+                           f"got {partition}, {objective}")
     options = Options(partition=partition, objective=objective)  # type: ignore[arg-type]
     with progress("measuring"):
         rows = [bench.measure(n, level, seed, options, repeats, gap) for n in nodes]
