@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import pyarrow.parquet as pq
 
 from nova.costspace.space import CostSpace
 from nova.errors import Fault, InvalidInput
+from nova.files import appearing
 
 ENDINGS = (".csv", ".parquet")
 
@@ -43,17 +42,8 @@ def write_coordinates(path: Path, ids: pa.StringArray, space: CostSpace) -> None
     check_ending(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     content = coordinate_table(ids, space)
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    os.close(handle)
-    try:
+    with appearing(path) as draft:
         if path.suffix.lower() == ".csv":
-            pacsv.write_csv(content, beside, pacsv.WriteOptions(quoting_style="needed"))
+            pacsv.write_csv(content, draft, pacsv.WriteOptions(quoting_style="needed"))
         else:
-            pq.write_table(content, beside)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(beside, 0o666 & ~mask)
-        os.replace(beside, path)
-    except BaseException:
-        os.unlink(beside)
-        raise
+            pq.write_table(content, draft)

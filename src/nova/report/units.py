@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import nova
+from nova.files import appearing
 
 Parameters: TypeAlias = dict[str, Any]
 """What a unit computes, in JSON's types."""
@@ -61,9 +61,8 @@ class Store:
         path = self.path(experiment, parameters)
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = {"experiment": experiment, "parameters": parameters, "code": code_digest(), "rows": plain(rows)}
-        half = path.with_suffix(f".{os.getpid()}.part")
-        half.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-        half.replace(path)
+        with appearing(path) as draft:
+            draft.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
     def fetch(self, experiment: str, parameters: Parameters, run: Callable[[], list[Row]]) -> tuple[list[Row], bool]:
         """(rows, whether they were there already). What is new is kept and read back, so both ways give the same."""

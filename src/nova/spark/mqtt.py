@@ -28,6 +28,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from nova.errors import Fault, InvalidInput, NovaError
+from nova.files import write_safely
 from nova.scenario.model import StreamInput
 
 if TYPE_CHECKING:
@@ -125,12 +126,7 @@ class Spool:
             return len(fresh)
 
     def _write(self, lines: list[str]) -> None:
-        draft = self.folder / f".{self.end:015d}"
-        with draft.open("w") as out:
-            out.write("\n".join(lines) + "\n")
-            out.flush()
-            os.fsync(out.fileno())
-        draft.rename(self.folder / f"{self.end:015d}.jsonl")
+        write_safely(self.folder / f"{self.end:015d}.jsonl", "\n".join(lines) + "\n")
         self.end += len(lines)
 
     def drop_before(self, number: int) -> None:
@@ -140,9 +136,7 @@ class Spool:
                     if (int(after.stem) if after is not None else self.end) <= number]
             if len(gone) < 64:
                 return  # not worth the note of ids yet
-            draft = self.folder / ".ids"
-            draft.write_text(json.dumps({"ids": list(self._known), "end": self.end}))
-            draft.rename(self.folder / "ids.json")
+            write_safely(self.folder / "ids.json", json.dumps({"ids": list(self._known), "end": self.end}))
             for file in gone:
                 file.unlink()
 

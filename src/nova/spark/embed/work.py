@@ -13,9 +13,7 @@ Files appear under their names only when they are complete. All workers have to 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from nova.errors import Fault, InvalidInput
+from nova.files import appearing
 from nova.problem import Floats
 
 KEPT = 2
@@ -70,7 +69,8 @@ class Work:
 
     def _mark(self, task: dict[str, Any], prepared: bool) -> None:
         text = json.dumps({"task": task, "prepared": prepared}, indent=2)
-        whole(self.folder / "run.json", lambda path: path.write_text(text))
+        with appearing(self.folder / "run.json") as draft:
+            draft.write_text(text)
 
     def cell(self, number: int) -> Path:
         """File of a cell's pairs; absent where the cell has none."""
@@ -95,7 +95,8 @@ class Work:
     def log(self, entries: list[dict[str, Any]]) -> None:
         """Write the convergence so far."""
         text = "".join(json.dumps(entry) + "\n" for entry in entries)
-        whole(self.folder / "convergence.jsonl", lambda path: path.write_text(text))
+        with appearing(self.folder / "convergence.jsonl") as draft:
+            draft.write_text(text)
 
     def logged(self, epoch: int) -> list[dict[str, Any]]:
         """Convergence of the epochs before `epoch`."""
@@ -111,20 +112,11 @@ class Work:
         return self.folder / f"state-{epoch:04d}.npy"
 
 
-def whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file so that it appears under its name only when it is complete."""
-    beside = path.with_name(f".{path.name}-{os.getpid()}")
-    write(beside)
-    os.replace(beside, path)
-
-
 def write_arrow(path: Path, table: pa.Table) -> None:
     """A table as an Arrow file, which is read by mapping it into memory."""
-    def write(beside: Path) -> None:
-        with pa.OSFile(str(beside), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-
-    whole(path, write)
+    with (appearing(path) as draft, pa.OSFile(str(draft), "wb") as sink,
+          pa.ipc.new_file(sink, table.schema) as writer):
+        writer.write_table(table)
 
 
 def read_arrow(path: Path) -> pa.Table:
@@ -135,11 +127,5 @@ def read_arrow(path: Path) -> pa.Table:
 
 def write_array(path: Path, array: Floats, safe: bool = False) -> None:
     """An array as a file; `safe`: on disk, also when the machine goes down right after."""
-    def write(beside: Path) -> None:
-        with beside.open("wb") as file:
-            np.save(file, array)
-            if safe:
-                file.flush()
-                os.fsync(file.fileno())
-
-    whole(path, write)
+    with appearing(path, safe=safe) as draft, draft.open("wb") as file:
+        np.save(file, array)

@@ -36,10 +36,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from nova.costspace.space import CostSpace
 from nova.costspace.table import axes, write_coordinates
 from nova.errors import NovaError
+from nova.files import appearing
 from nova.options import Options
 from nova.spark.embed.engine import embed_table
 from nova.spark.embed.newcomers import place_nodes
-from nova.spark.embed.work import whole
 from nova.spark.measurements.aggregate import directed, summarised
 from nova.spark.measurements.files import InputFile, format_of, named, with_head
 from nova.spark.measurements.lines import BLANK, HEADER
@@ -126,7 +126,8 @@ class Follower:
         offset = self._announce(moved, before)
         figures["seconds"] = round(time.monotonic() - started, 3)
         done = json.dumps({"events_bytes": offset, **figures})
-        whole(state / "done.json", lambda path: path.write_text(done))
+        with appearing(state / "done.json") as draft:
+            draft.write_text(done)
         for old in (self.folder / "state").iterdir():
             if int(old.name) < number - 1:
                 shutil.rmtree(old)
@@ -254,10 +255,12 @@ class Follower:
         told[moved] = now[moved]
         content = {"id": table["id"]} | {name: now[:, k] for k, name in enumerate(names)}
         content |= {f"told_{name}": told[:, k] for k, name in enumerate(names)}
-        whole(state / "coordinates.parquet", lambda path: pq.write_table(pa.table(content), path))
+        with appearing(state / "coordinates.parquet") as draft:
+            pq.write_table(pa.table(content), draft)
         space = CostSpace(np.ascontiguousarray(now[:, :-1]), np.ascontiguousarray(now[:, -1]))
         write_coordinates(self.folder / "coordinates.parquet", table["id"].combine_chunks(), space)
-        whole(state / "placed.parquet", lambda path: pq.write_table(pa.table({"id": placed}), path))
+        with appearing(state / "placed.parquet") as draft:
+            pq.write_table(pa.table({"id": placed}), draft)
         return events, len(placed)
 
     def _first(self, current: DataFrame, state: Path) -> pa.Table | None:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from nova.errors import NovaError
+from nova.files import write_safely
 from nova.spark.mqtt import CONNECT_S, Broker
-from nova.spark.run.schedule import write_atomically
 from nova.spark.run.share import folder_name
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class FolderExchange:
         for channel, name, file in parts:
             inbox = self.root / channel.path
             inbox.mkdir(parents=True, exist_ok=True)
-            write_atomically(inbox / f"{name}.parquet", file.read_bytes())
+            write_safely(inbox / f"{name}.parquet", file.read_bytes())
 
     def listen(self, channel: Channel) -> Path:
         inbox = self.root / channel.path
@@ -112,7 +112,7 @@ class FolderExchange:
     def finish(self, sent: Iterable[tuple[Channel, int]]) -> None:
         for channel, parts in sent:
             self._end(channel).parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._end(channel), str(parts))
+            write_safely(self._end(channel), str(parts))
 
     def complete(self, channel: Channel) -> bool:
         return self._end(channel).exists()  # written after all parts
@@ -151,10 +151,10 @@ class Inbox:
         batch = int(name.split("-")[0])
         if batch < self.batch or name in self.names:
             return
-        write_atomically(self.folder / f"{name}.parquet", content)
+        write_safely(self.folder / f"{name}.parquet", content)
         self.names = {*self.names, name} if batch == self.batch else {name}
         self.batch, self.total = batch, self.total + 1
-        write_atomically(self._memory, json.dumps({"total": self.total, "batch": self.batch,
+        write_safely(self._memory, json.dumps({"total": self.total, "batch": self.batch,
                                                    "names": sorted(self.names)}))
 
 

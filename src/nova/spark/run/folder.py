@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nova.errors import Fault, InvalidInput
+from nova.files import write_safely
 from nova.plan import Plan
 from nova.problem import Problem
 from nova.routing.flow import Flow
-from nova.spark.run.schedule import write_atomically
 
 
 class RunFolder:
@@ -101,4 +101,4 @@ class RunFolder:
 
     def _write(self, memory: dict[str, Any]) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.path / "run.json", json.dumps(memory, indent=1))
+        write_safely(self.path / "run.json", json.dumps(memory, indent=1))

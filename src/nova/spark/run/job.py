@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from nova.files import write_safely
 from nova.plan import Plan
 from nova.problem import Problem
 from nova.routing import Routes, compile_routes
@@ -27,7 +28,7 @@ from nova.routing.flow import Flow
 from nova.routing.packets import Names
 from nova.routing.routes import SideName
 from nova.spark.run.gate import Gate
-from nova.spark.run.schedule import Schedule, write_atomically
+from nova.spark.run.schedule import Schedule
 from nova.spark.run.sinks import Sink
 from nova.spark.run.tally import Tally, Till
 from nova.spark.run.tasks import PACKET, Matcher, Router
@@ -159,7 +160,7 @@ class Job:
         """Write down the highest window so far, before Spark commits the batch."""
         before = self.last_window()
         if tally.last_window is not None and (before is None or tally.last_window > before):
-            write_atomically(self._progress, json.dumps({"last_window": tally.last_window}))
+            write_safely(self._progress, json.dumps({"last_window": tally.last_window}))
 
 
 def routes_of(problem: Problem, plan: Plan, query: int) -> Routes:

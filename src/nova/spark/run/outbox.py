@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from nova.files import write_safely
 from nova.spark.run.exchange import Channel, Kind
-from nova.spark.run.schedule import write_atomically
 from nova.spark.run.tasks import ArrowMap
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Outbox:
             counts.update((channel.kind, channel.target) for channel, _, _ in
                           self._contents(self.folder / f"{batch:08d}"))
             parts = [[*key, n] for key, n in counts.items()]
-            write_atomically(self._counts, json.dumps({"batch": batch, "parts": parts}))
+            write_safely(self._counts, json.dumps({"batch": batch, "parts": parts}))
         for old in self.folder.glob("[0-9]*"):
             if int(old.name) < batch:
                 shutil.rmtree(old)

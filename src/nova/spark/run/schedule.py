@@ -7,13 +7,13 @@ sees it before or after a switch, never between.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
+from nova.files import write_safely
 from nova.routing import Epoch, Routes, Timeline
 from nova.routing.packets import Names
 
@@ -50,10 +50,10 @@ class Schedule:
         rows follow those of the scenario's."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if newcomers:
-            write_atomically(self._newcomers, json.dumps(list(newcomers)))
+            write_safely(self._newcomers, json.dumps(list(newcomers)))
         routes.save(self.folder / f"routes-{plan}.npz")
         entries = [*self.entries(), Entry(plan, first_window, batch)]
-        write_atomically(self.file, json.dumps([entry.__dict__ for entry in entries], indent=1))
+        write_safely(self.file, json.dumps([entry.__dict__ for entry in entries], indent=1))
 
     @property
     def _newcomers(self) -> Path:
@@ -78,13 +78,3 @@ class Schedule:
         timeline = Timeline(epochs)
         _loaded[str(self.folder)] = (stamp, timeline)
         return timeline
-
-
-def write_atomically(file: Path, content: str | bytes) -> None:
-    """Replace a file as a whole, and keep it through a crash of the process or the machine."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    with draft.open("wb") as out:
-        out.write(content.encode() if isinstance(content, str) else content)
-        out.flush()
-        os.fsync(out.fileno())
-    draft.replace(file)
