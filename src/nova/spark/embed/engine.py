@@ -24,7 +24,7 @@ from nova.problem import Latency
 from nova.spark.embed.newcomers import place_newcomers
 from nova.spark.embed.prepare import Shape, prepare
 from nova.spark.embed.solve import Sample, solve
-from nova.spark.embed.work import Work, read_arrow
+from nova.spark.embed.work import IDS, Work, read_arrow
 
 NEEDED = ("from", "to", "rtt_ms")
 
@@ -85,7 +85,7 @@ def embed_table(
     space, reached = solve(
         spark, work, shape, dimensions=options.dimensions, heights=options.heights, seed=options.seed, tell=tell
     )
-    ids = read_arrow(folder / "ids.arrow")["id"].combine_chunks()
+    ids = read_arrow(folder / IDS)["id"].combine_chunks()
     sample = Sample.read(work)
     inside = reached[sample.first] & reached[sample.second]
     heldout = ~sample.used & inside

@@ -7,17 +7,20 @@ file, so that a task can map it into memory and work on it without the pairs eve
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nova.errors import Fault, InvalidInput
 from nova.spark.embed.neighbours import picked_pairs
-from nova.spark.embed.work import Work, write_arrow
+from nova.spark.embed.work import IDS, Work, read_arrow, write_arrow
 
 CELL_PAIRS = 4_000_000
 """Pairs per cell at most, on average: 48 MB on disk, and what a task holds at a time."""
@@ -29,6 +32,9 @@ RESERVED_SHARE = 0.05
 """Share of the pairs that are held out where all would be used, at most."""
 ENOUGH = 8
 """A pair is held out only where both its ends have more measurements than this."""
+LOTS = 1_000_000
+BATCH_ROWS = 1 << 18
+"""Rows that go to Python at a time: every batch looks its ids up in a hash table made for it."""
 
 
 @dataclass(frozen=True)
@@ -58,33 +64,34 @@ def prepare(
     spark: SparkSession, latency: DataFrame, work: Work, *, neighbours: int, seed: int, blocks: int | None = None
 ) -> Shape:
     """Choose the pairs, number the nodes, write the cells, the ids and the sample. `latency` has `from, to, rtt_ms`."""
-    clean = _once(latency)
-    degrees = clean.select(f.explode(f.array("from", "to")).alias("id")).groupBy("id").count()
-    ids = degrees.orderBy("id").toArrow()
+    rows = _checked(latency)
+    ids = rows.select(f.explode(f.array("from", "to")).alias("id")).distinct().orderBy("id").toArrow()["id"]
     n = len(ids)
     if n < 2:
         raise InvalidInput([Fault("latency", "fewer than two nodes have a measured RTT above zero")])
-    total = int(ids["count"].to_numpy().sum()) // 2
-    label = np.random.default_rng([seed, 1]).permutation(n).astype(np.int32)
-    numbers = spark.createDataFrame(pa.table({"id": ids["id"], "number": label, "degree": ids["count"]}))
-    chosen = _chosen(clean, numbers, total, n * neighbours < total, neighbours, seed)
-    chosen = chosen.persist()
-    try:
+    drawn = np.random.default_rng([seed, 1]).permutation(n)
+    write_arrow(work.folder / IDS, pa.table({"id": ids.combine_chunks().take(pa.array(drawn))}))
+    with ExitStack() as cached:
+        pairs = _kept(_once(_numbered(spark, rows, work.folder)), cached)
+        total = pairs.count()
+        chosen = _kept(_picked(pairs, neighbours, seed) if n * neighbours < total
+                       else _kept_out(spark, pairs, n, total, seed), cached)
         counts = {row["used"]: row["count"] for row in chosen.groupBy("used").count().collect()}
-        pairs = counts.get(True, 0)
-        count = blocks or block_count(pairs)
-        shape = Shape(n, pairs, count)
+        shape = Shape(n, counts.get(True, 0), blocks or block_count(counts.get(True, 0)))
         _write_cells(chosen.where("used"), shape, work.folder, seed)
         _write_sample(chosen, counts, work, seed)
-    finally:
-        chosen.unpersist()
-    order = np.argsort(label)
-    write_arrow(work.folder / "ids.arrow", pa.table({"id": ids["id"].combine_chunks().take(pa.array(order))}))
     return shape
 
 
-def _once(latency: DataFrame) -> DataFrame:
-    """Every unordered pair once, with ids as text; repeated ones are averaged. What no embedding can use is refused."""
+def _kept(table: DataFrame, cached: ExitStack) -> DataFrame:
+    """The table, computed once until the end of `cached`."""
+    table.persist()
+    cached.callback(table.unpersist)
+    return table
+
+
+def _checked(latency: DataFrame) -> DataFrame:
+    """Rows with ids as text, without those of a node to itself. What no embedding can use is refused."""
     typed = latency.select(f.col("from").cast("string"), f.col("to").cast("string"), f.col("rtt_ms").cast("double"))
     rtt = f.col("rtt_ms")
     wrong = typed.where(f.col("from").isNull() | f.col("to").isNull() | rtt.isNull() | f.isnan(rtt) | (rtt <= 0)
@@ -92,32 +99,52 @@ def _once(latency: DataFrame) -> DataFrame:
     if wrong:
         raise InvalidInput([Fault("latency", "two ids and a positive, finite RTT expected", field="rtt_ms",
                                   value=f"{row['from']},{row['to']},{row['rtt_ms']}") for row in wrong])
-    apart = typed.where(f.col("from") != f.col("to"))
-    return apart.groupBy(f.least("from", "to").alias("from"), f.greatest("from", "to").alias("to")).agg(
-        f.avg("rtt_ms").alias("rtt_ms"))
+    return typed.where(f.col("from") != f.col("to"))
 
 
-def _chosen(
-    clean: DataFrame, numbers: DataFrame, total: int, spare: bool, neighbours: int, seed: int
-) -> DataFrame:
-    """Table `i, j, rtt, used`: pairs by number (i < j); pairs that are not used can be held out, others are left out.
+def _numbered(spark: SparkSession, rows: DataFrame, folder: Path) -> DataFrame:
+    """Table `i, j, rtt` with numbers (i < j) for ids, looked up where the rows are: a join would send every id through
+    two shuffles."""
+    def number(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        ids = read_arrow(folder / IDS)["id"].combine_chunks()
+        for batch in batches:
+            ends = pa.concat_arrays([batch.column("from"), batch.column("to")])
+            a, b = pc.index_in(ends.cast(ids.type), value_set=ids).to_numpy().reshape(2, -1)
+            yield pa.record_batch({"i": np.minimum(a, b), "j": np.maximum(a, b), "rtt": batch.column("rtt_ms")})
 
-    Where nodes have more measurements than they pick, those that nobody picked are held out. Otherwise a few pairs are
-    kept out of the fit, between nodes that have measurements enough.
-    """
-    source = picked_pairs(clean, neighbours, seed) if spare else clean.withColumn("used", f.lit(True))
-    ends = (source.join(numbers.select(f.col("id").alias("from"), f.col("number").alias("a"),
-                                       f.col("degree").alias("degree_a")), "from")
-            .join(numbers.select(f.col("id").alias("to"), f.col("number").alias("b"),
-                                 f.col("degree").alias("degree_b")), "to"))
-    i, j = f.least("a", "b").alias("i"), f.greatest("a", "b").alias("j")
-    lot = f.pmod(f.xxhash64(f.lit(seed), f.least("a", "b"), f.greatest("a", "b")), f.lit(1_000_000))
-    if not spare:
-        share = min(RESERVED_SHARE, 2 * SAMPLE / max(1, total))
-        enough = (f.col("degree_a") > ENOUGH) & (f.col("degree_b") > ENOUGH)
-        kept_out = enough & (lot < round(share * 1_000_000))
-        return ends.select(i, j, f.col("rtt_ms").alias("rtt"), (~kept_out).alias("used"))
-    return ends.select(i, j, f.col("rtt_ms").alias("rtt"), "used")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_ROWS))
+    return rows.mapInArrow(number, "i int, j int, rtt double")
+
+
+def _once(pairs: DataFrame) -> DataFrame:
+    """Every pair once; repeated ones are averaged."""
+    return pairs.groupBy("i", "j").agg(f.avg("rtt").alias("rtt"))
+
+
+def _picked(pairs: DataFrame, neighbours: int, seed: int) -> DataFrame:
+    """Table `i, j, rtt, used` where nodes have more measurements than they pick: pairs that nobody picked can be held
+    out."""
+    picked = picked_pairs(pairs.select(f.col("i").alias("from"), f.col("j").alias("to"), f.col("rtt").alias("rtt_ms")),
+                          neighbours, seed)
+    return picked.select(f.col("from").alias("i"), f.col("to").alias("j"), f.col("rtt_ms").alias("rtt"), "used")
+
+
+def _kept_out(spark: SparkSession, pairs: DataFrame, nodes: int, total: int, seed: int) -> DataFrame:
+    """The same where every pair would be used: a few, drawn between nodes that have measurements enough, are not."""
+    share = min(RESERVED_SHARE, 2 * SAMPLE / max(1, total))
+    drawn = pairs.where(_lot(seed) < round(share * LOTS)).select("i", "j").toArrow()
+    counted = pairs.select(f.explode(f.array("i", "j")).alias("i")).groupBy("i").count().toArrow()
+    degree = np.zeros(nodes, np.int64)
+    degree[counted["i"].to_numpy()] = counted["count"].to_numpy()
+    enough = (degree[drawn["i"].to_numpy()] > ENOUGH) & (degree[drawn["j"].to_numpy()] > ENOUGH)
+    out = spark.createDataFrame(drawn.filter(pa.array(enough)).append_column("out", pa.array([True] * enough.sum())))
+    marked = pairs.join(f.broadcast(out), ["i", "j"], "left")
+    return marked.select("i", "j", "rtt", f.col("out").isNull().alias("used"))
+
+
+def _lot(seed: int) -> Column:
+    """A number below `LOTS` for each pair, the same in every run."""
+    return f.pmod(f.xxhash64(f.lit(seed), "i", "j"), f.lit(LOTS))
 
 
 def _write_cells(used: DataFrame, shape: Shape, folder: Path, seed: int) -> None:
@@ -146,9 +173,8 @@ def _write_cells(used: DataFrame, shape: Shape, folder: Path, seed: int) -> None
 
 def _write_sample(chosen: DataFrame, counts: dict[bool, int], work: Work, seed: int) -> None:
     """Draw the pairs that tell convergence and accuracy, with their numbers."""
-    lot = f.pmod(f.xxhash64(f.lit(seed + 1), "i", "j"), f.lit(1_000_000))
     limit = f.lit(0.0)
     for used, count in counts.items():
-        limit = f.when(f.col("used") == used, 1_000_000.0 * SAMPLE / count).otherwise(limit)
-    drawn = chosen.where(lot < limit).orderBy("used", "i", "j").toArrow()
+        limit = f.when(f.col("used") == used, LOTS * SAMPLE / count).otherwise(limit)
+    drawn = chosen.where(_lot(seed + 1) < limit).orderBy("used", "i", "j").toArrow()
     write_arrow(work.folder / "sample.arrow", drawn.combine_chunks())

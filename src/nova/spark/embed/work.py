@@ -25,6 +25,7 @@ from nova.errors import Fault, InvalidInput
 from nova.files import appearing
 from nova.problem import Floats
 
+IDS = "ids.arrow"
 KEPT = 2
 """States kept: the newest, and one before it in case the newest is damaged."""
 
