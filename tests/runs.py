@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +54,20 @@ def file_inputs(folder: Path, left: pd.DataFrame, right: pd.DataFrame, parts: in
             "humidity": {"format": "parquet", "path": "h", "options": options}}
 
 
-def plain(left: pd.DataFrame, right: pd.DataFrame, window_us: int = 1_000_000) -> Counter[Any]:
-    """The join of SMALL's streams by pandas: (window, sources, times) of all pairs."""
-    sides = [side.assign(region=side["source_id"].map({"p1": "n", "h1": "n", "p2": "s", "h2": "s"}),
-                         us=side["event_time"].astype("datetime64[us, UTC]").astype("int64")) for side in (left, right)]
+REGIONS = frozenset({("p1", "h1"), ("p2", "h2")})
+"""The pairs that SMALL joins."""
+
+
+def plain(left: pd.DataFrame, right: pd.DataFrame, pairs: Collection[tuple[str, str]] = REGIONS,
+          window_us: int = 1_000_000) -> Counter[Any]:
+    """The join of some pairs of sources by pandas: (window, sources, times) of all pairs of tuples."""
+    sides = [side.assign(us=side["event_time"].astype("datetime64[us, UTC]").astype("int64"))
+             for side in (left, right)]
     for side in sides:
         side["w"] = side["us"] // window_us
-    joined = sides[0].merge(sides[1], on=["region", "w"])
-    return Counter(zip(joined["w"], joined["source_id_x"], joined["source_id_y"], joined["us_x"], joined["us_y"],
-                       strict=True))
+    joined = sides[0].merge(sides[1], on="w")
+    rows = zip(joined["w"], joined["source_id_x"], joined["source_id_y"], joined["us_x"], joined["us_y"], strict=True)
+    return Counter(row for row in rows if row[1:3] in pairs)
 
 
 def found(folder: Path, window_us: int = 1_000_000) -> Counter[Any]:

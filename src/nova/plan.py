@@ -7,7 +7,7 @@ replica), and `coordinates.parquet` (the cost space it was made in).
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +123,12 @@ class Plan:
         return folder
 
 
-def read(folder: str | Path, problem: Problem, joins: SubJoins) -> Plan:
-    """Read a plan folder made for `problem`, whose sub-joins are `joins`. Unknown ids and rows are named."""
+def read(folder: str | Path, problem: Problem, joins: SubJoins | None) -> Plan:
+    """Read a plan folder made for `problem`, whose sub-joins are `joins`. Unknown ids and rows are named.
+
+    None: the sub-joins are those that the plan has replicas of, whatever the scenario's join matrix says; events may
+    have changed that.
+    """
     folder = Path(folder)
     try:
         document = json.loads((folder / "plan.json").read_text())
@@ -138,7 +142,11 @@ def read(folder: str | Path, problem: Problem, joins: SubJoins) -> Plan:
                                   value=document.get("nova"))])
     file = str(folder / "replicas.parquet")
     node = _rows(table["node"], problem.nodes.ids, file, "node")
-    join = _join_rows(table, problem, joins, file)
+    named = _named(table, problem, file)
+    if joins is None:
+        joins, join = _distinct(table, problem, *named)
+    else:
+        join = _join_rows(table, problem, joins, named, file)
     shares = {name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in SHARES}
     coordinates = pq.read_table(folder / "coordinates.parquet")
     axes = [name for name in coordinates.column_names if name.startswith("x")]
@@ -171,14 +179,15 @@ def _rows(values: pa.ChunkedArray, ids: pa.StringArray, file: str, name: str) ->
     return np.asarray(rows.to_numpy(), dtype=np.int32)
 
 
-def _join_rows(table: pa.Table, problem: Problem, joins: SubJoins, file: str) -> Ints:
-    """Row of the sub-join each replica belongs to, by (query, left source, right source)."""
-    if not len(table):
-        return np.empty(0, np.int32)
+Named = tuple[Ints, Ints, Ints]
+"""Rows of query, left and right source, of each replica."""
+
+
+def _named(table: pa.Table, problem: Problem, file: str) -> Named:
     query = _rows(table["query"], pa.array([q.id for q in problem.queries], pa.string()), file, "query")
     sides = {}
     for side in ("left", "right"):
-        rows = np.empty(len(table), np.int64)
+        rows = np.empty(len(table), np.int32)
         for q, wanted in enumerate(problem.queries):
             mine = np.flatnonzero(query == q)
             stream = problem.sources_of(getattr(wanted, side))
@@ -186,9 +195,34 @@ def _join_rows(table: pa.Table, problem: Problem, joins: SubJoins, file: str) ->
             found = _rows(pa.chunked_array([names]), problem.sources.ids.take(pa.array(stream)), file, f"{side}_source")
             rows[mine] = stream[found]
         sides[side] = rows
+    return query, sides["left"], sides["right"]
+
+
+def _key(problem: Problem, query: Ints, left: Ints, right: Ints) -> npt.NDArray[np.int64]:
+    """One number per sub-join."""
     n = np.int64(len(problem.sources))
-    key = (query * n + sides["left"]) * n + sides["right"]
-    known = (joins.query * n + joins.left) * n + joins.right
+    return (query * n + left) * n + right
+
+
+def _distinct(table: pa.Table, problem: Problem, query: Ints, left: Ints, right: Ints) -> tuple[SubJoins, Ints]:
+    """The sub-joins that are named, at the rates that the table tells, and which of them each replica belongs to."""
+    first, join = np.unique(_key(problem, query, left, right), return_index=True, return_inverse=True)[1:]
+    joins = SubJoins.between(problem, query[first], left[first], right[first], np.full(len(first), np.nan))
+
+    def rate(side: str, other: str) -> Floats:
+        """A replica gets its rate once per part of the other side; over boxes that tile the cube this adds up to 1."""
+        part = table[f"{other}_to"].to_numpy() - table[f"{other}_from"].to_numpy()
+        sums: Floats = np.bincount(join, table[f"{side}_rate"].to_numpy() * part, len(first)).astype(np.float64)
+        return sums
+
+    return replace(joins, left_rate=rate("left", "right"), right_rate=rate("right", "left")), join.astype(np.int32)
+
+
+def _join_rows(table: pa.Table, problem: Problem, joins: SubJoins, named: Named, file: str) -> Ints:
+    """Row of the sub-join each replica belongs to, by (query, left source, right source)."""
+    if not len(table):
+        return np.empty(0, np.int32)
+    key, known = _key(problem, *named), _key(problem, joins.query, joins.left, joins.right)
     order = np.argsort(known, kind="stable")
     at = np.minimum(np.searchsorted(known[order], key), len(known) - 1)
     join = order[at]

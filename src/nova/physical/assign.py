@@ -110,8 +110,8 @@ class _State:
     @cached_property
     def demand(self) -> Demand:
         at, joins = self.space.coordinates, self.joins
-        ends = (np.take(at, nodes, axis=0) for nodes in (joins.left_node, joins.right_node, joins.sink))
-        return Demand(*ends, joins.demand)
+        left, right, sink = (np.take(at, nodes, axis=0) for nodes in (joins.left_node, joins.right_node, joins.sink))
+        return Demand(left, right, sink, joins.demand)
 
     def costs(self, rows: npt.NDArray[np.integer]) -> Floats:
         return weighted(self.legs.of(self.joins, rows, self.index.node), self.weights)

@@ -38,10 +38,11 @@ class Side:
 
     def reach(self, source: npt.NDArray[np.integer], share: Floats, position: Floats) -> tuple[Rows, Ints]:
         """Which tuple goes where: rows of the input, repeated as needed, and the meeting each copy goes to.
-        A negative source row goes nowhere."""
-        known = source >= 0
-        first = np.where(known, self.start[source], 0)
-        count = np.where(known, self.start[source + 1] - first, 0)
+        Source rows that the plan does not have, such as those of sources that came later, go nowhere."""
+        known = (source >= 0) & (source < len(self.start) - 1)
+        at = np.where(known, source, 0)
+        first = self.start[at]
+        count = np.where(known, self.start[at + 1] - first, 0)
         rows = np.repeat(np.arange(len(source)), count)
         box = np.arange(len(rows)) + np.repeat(first - (np.cumsum(count) - count), count)
         share, position = share[rows], position[rows]

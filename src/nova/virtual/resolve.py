@@ -34,6 +34,22 @@ class SubJoins:
         """C_r: tuples/s that reach an unsplit join."""
         return self.left_rate + self.right_rate
 
+    @staticmethod
+    def between(problem: Problem, query: Ints, left: Ints, right: Ints, output_rate: Floats) -> SubJoins:
+        """Sub-joins of these rows of queries and sources."""
+        sources = problem.sources
+        return SubJoins(
+            query=query,
+            left=left,
+            right=right,
+            left_node=sources.node[left],
+            right_node=sources.node[right],
+            sink=np.array([q.sink for q in problem.queries], dtype=np.int32)[query],
+            left_rate=sources.rate[left],
+            right_rate=sources.rate[right],
+            output_rate=output_rate,
+        )
+
     def take(self, rows: np.typing.NDArray[np.integer]) -> SubJoins:
         """The given rows as a table of their own."""
         return SubJoins(**{name: getattr(self, name)[rows] for name in self.__dataclass_fields__})
@@ -47,19 +63,7 @@ def resolve(problem: Problem) -> SubJoins:
     output = np.concatenate([p.output_rate for p in pairs]) if pairs else np.empty(0)
     counts = [len(p.left) for p in pairs]
     query = np.repeat(np.arange(len(pairs), dtype=np.int32), counts)
-    sinks = np.array([q.sink for q in problem.queries], dtype=np.int32)
-    sources = problem.sources
-    return SubJoins(
-        query=query,
-        left=left,
-        right=right,
-        left_node=sources.node[left],
-        right_node=sources.node[right],
-        sink=sinks[query],
-        left_rate=sources.rate[left],
-        right_rate=sources.rate[right],
-        output_rate=output,
-    )
+    return SubJoins.between(problem, query, left, right, output)
 
 
 def _pairs(problem: Problem, query: Query) -> Pairs:

@@ -158,3 +158,29 @@ def test_events_move_windows_to_a_node_that_was_not_there(spark: Any, tmp_path: 
     assert {host["node"]: host["capacity"] for host in report["hosts"]} == {"fog": 120.0, "fog2": 500.0}
     with pytest.raises(InvalidInput, match="events drove this run"):
         run(spark, loaded, plan, tmp_path / "run")
+
+
+def test_events_let_sources_and_pairs_join_that_did_not(spark: Any, tmp_path: Path) -> None:
+    """A sensor appears on a node that appears, and a pair across regions is allowed, from the second window on."""
+    left, right = tables()
+    new = left[left["source_id"] == "p1"].assign(source_id="p9")
+    loaded, plan = scenario(tmp_path / "s", file_inputs(tmp_path / "s", pd.concat([left, new]), right, 2))
+    (tmp_path / "events.jsonl").write_text(
+        '{"event": "node_added", "node": "gate9", "capacity": 500, "coordinates": [3, 9]}\n'
+        '[{"event": "source_added", "stream": "pressure", "source": "p9", "node": "gate9", "rate": 10, '
+        f'"attributes": {{"region": "north"}}, "time": {START_MS + 1000}}}, '
+        f'{{"event": "pair_allowed", "query": "climate", "left": "p1", "right": "h2", "time": {START_MS + 1000}}}]\n')
+    report = run(spark, loaded, plan, tmp_path / "run", watch=tmp_path / "events.jsonl")
+    assert report["events"] == {"handled": 2, "refused": [], "waiting": []}
+    assert report["unknown_tuples"] == 0
+    window = pa.compute.divide(streams.read_results(tmp_path / "run" / "results")["window_start"].cast(pa.int64()),
+                               1000)
+    assert set(window.to_pylist()) == {START_MS, START_MS + 1000, START_MS + 2000}
+    from_second = [side[side["event_time"] >= pd.Timestamp(START_MS + 1000, unit="ms", tz="UTC")]
+                   for side in (left, right, new)]
+    wanted = plain(left, right)
+    wanted += plain(from_second[2], from_second[1], {("p9", "h1")})
+    wanted += plain(from_second[0], from_second[1], {("p1", "h2")})
+    assert found(tmp_path / "run" / "results") == wanted
+    planned = sum(host["planned_tuples_per_s"] for host in report["hosts"])
+    assert planned == pytest.approx(100 + 35 + 50)  # what the newest plan charges: 25 + 10 for p9, 25 + 25 for p1 ⋈ h2

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from builders import write_scenario
@@ -10,7 +12,8 @@ from nova import plan as plans
 from nova.errors import InvalidInput
 from nova.scenario import Scenario, load
 from nova.spark.run.folder import RunFolder
-from nova.spark.run.handover import hand_in, switch_of, with_newcomers
+from nova.spark.run.handover import Switch, hand_in, read_plan, switch_of
+from nova.spark.run.newcomers import Newcomers, NewSource
 from nova.spark.run.watch import Watch
 from nova.virtual.resolve import resolve
 
@@ -52,7 +55,7 @@ def test_events_become_plans_as_they_come(tmp_path: Path, run: RunFolder, scenar
     assert run.plan_names() == ["00000", "00001"]
     assert "fog" in hosts(run, "00000", scenario)
     assert "fog" not in hosts(run, "00001", scenario)
-    assert switch_of(run.plan("00001")) == {"from_ms": 5000, "event": 1, "newcomers": {}}
+    assert switch_of(run.plan("00001")) == Switch(5000, 1)
     with events.open("a") as file:
         file.write('\n{"event": "node_removed", "node": "mars"}\nnonsense\n{"event": "rate_changed"}\n')
     assert watch.poll() == 4
@@ -96,17 +99,56 @@ def test_another_file_of_events_is_refused(tmp_path: Path, run: RunFolder, scena
         hand_in(run.plan("00000"), run.path, scenario.problem)
 
 
-def test_newcomers_among_nodes_are_welcome_others_are_not(tmp_path: Path, run: RunFolder, scenario: Scenario) -> None:
+def test_newcomers_get_rows_behind_the_scenarios(tmp_path: Path, run: RunFolder, scenario: Scenario) -> None:
     (tmp_path / "events.jsonl").write_text(
         '{"event": "node_added", "node": "fog2", "capacity": 500, "coordinates": [8, 8.1]}\n' + GONE
-        + '{"event": "source_added", "stream": "pressure", "source": "p3", "node": "fog2", "rate": 5}\n'
-        + '{"event": "pair_allowed", "query": "climate", "left": "p1", "right": "h2"}\n')
+        + '{"event": "source_added", "stream": "pressure", "source": "p3", "node": "fog2", "rate": 5, '
+          '"attributes": {"region": "north"}}\n'
+        + '{"event": "source_removed", "stream": "pressure", "source": "p3"}\n'
+        + '{"event": "source_added", "stream": "pressure", "source": "p3", "node": "fog2", "rate": 7, '
+          '"attributes": {"region": "north"}}\n')
     watch = started(tmp_path, run, scenario)
     watch.poll()
-    last = switch_of(run.plan(run.plan_names()[-1]))
-    assert last["newcomers"] == watch.newcomers == {"fog2": 500.0}
-    assert ["source_added" in watch.refused[0], "pair_allowed" in watch.refused[1]] == [True, True]
-    assert started(tmp_path, run, scenario).newcomers == watch.newcomers
-    extended = with_newcomers(scenario.problem, watch.newcomers)
-    plan = plans.read(run.plan(run.plan_names()[-1]), extended, resolve(scenario.problem))
-    assert set(plan.table(extended)["node"].to_pylist()) == {"fog2"}
+    assert watch.refused == []
+    last = run.plan_names()[-1]
+    new = watch.newcomers
+    assert new == Newcomers({"fog2": 500.0}, (NewSource("pressure", "p3", "fog2", 5.0),))  # who comes back has a row
+    assert switch_of(run.plan(last)).newcomers == started(tmp_path, run, scenario).newcomers == new
+    problem = new.added_to(scenario.problem)
+    assert problem.sources.ids[len(scenario.problem.sources)].as_py() == "p3"
+    plan, _ = read_plan(run, last, scenario.problem)
+    table = plan.table(problem)
+    assert set(table["node"].to_pylist()) == {"fog2"}
+    mine = np.flatnonzero(plan.joins.left == len(scenario.problem.sources))
+    assert len(mine)
+    assert plan.joins.left_rate[mine] == pytest.approx(7)  # the rates are the controller's, not the scenario's
+    np.testing.assert_allclose(table["left_rate"], pq.read_table(run.plan(last) / "replicas.parquet")["left_rate"])
+    np.testing.assert_allclose(table["right_rate"], pq.read_table(run.plan(last) / "replicas.parquet")["right_rate"])
+
+
+def test_pairs_that_the_scenario_does_not_join_can_be_allowed(tmp_path: Path, run: RunFolder,
+                                                              scenario: Scenario) -> None:
+    before, _ = read_plan(run, "00000", scenario.problem)
+    allowed = {(int(i), int(j)) for i, j in zip(before.joins.left, before.joins.right, strict=True)}
+    ids = scenario.problem.sources.ids.to_pylist()
+    left, right = next((i, j) for i in scenario.problem.sources_of(0) for j in scenario.problem.sources_of(1)
+                       if (i, j) not in allowed)
+    (tmp_path / "events.jsonl").write_text(
+        f'{{"event": "pair_allowed", "query": "climate", "left": "{ids[left]}", "right": "{ids[right]}"}}\n')
+    watch = started(tmp_path, run, scenario)
+    watch.poll()
+    assert watch.refused == []
+    plan, _ = read_plan(run, "00001", scenario.problem)
+    pairs = {(int(i), int(j)) for i, j in zip(plan.joins.left, plan.joins.right, strict=True)}
+    assert pairs == allowed | {(left, right)}
+    with pytest.raises(InvalidInput, match="does not allow this pair"):  # nobody else may say so
+        plans.read(run.plan("00001"), scenario.problem, resolve(scenario.problem))
+
+
+def test_new_queries_need_a_run_of_their_own(tmp_path: Path, run: RunFolder, scenario: Scenario) -> None:
+    (tmp_path / "events.jsonl").write_text(
+        '{"event": "query_added", "query": "more", "left": "pressure", "right": "humidity", "sink": "fog"}\n')
+    watch = started(tmp_path, run, scenario)
+    watch.poll()
+    assert "start another run" in watch.refused[0]
+    assert run.plan_names() == ["00000"]

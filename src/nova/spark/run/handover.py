@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import pyarrow as pa
 
 from nova import plan as plans
 from nova.errors import Fault, InvalidInput
 from nova.plan import Plan
-from nova.problem import Nodes, Problem
+from nova.problem import Problem
 from nova.spark.run import changes
 from nova.spark.run.folder import RunFolder
+from nova.spark.run.newcomers import NOBODY, Newcomers
 from nova.virtual.resolve import resolve
 
 SWITCH = "switch.json"
@@ -46,14 +42,12 @@ def hand_in(given: Path, folder: Path, problem: Problem) -> list[str]:
 
 
 def put(plan: Plan, problem: Problem, run: RunFolder, from_ms: float | None = None, event: int | None = None,
-        newcomers: Mapping[str, float] | None = None) -> str:
+        newcomers: Newcomers = NOBODY) -> str:
     """Put a plan into the run's folder under the next name, in one step. Windows that begin before `from_ms` (ms since
-    1970) are not touched; `event` is the line of the event that it is due to; `newcomers` are all nodes so far that
-    the scenario does not have, with their capacities."""
+    1970) are not touched; `event` is the line of the event that it is due to; `newcomers` are all so far."""
     draft = run.plans / f".{uuid.uuid4().hex}"
     plan.write(draft, problem)
-    (draft / SWITCH).write_text(json.dumps({"from_ms": from_ms, "event": event,
-                                                 "newcomers": dict(newcomers or {})}))
+    (draft / SWITCH).write_text(json.dumps({"from_ms": from_ms, "event": event, "newcomers": newcomers.as_json()}))
     while True:
         name = f"{int(run.plan_names()[-1]) + 1:05d}"
         try:
@@ -65,20 +59,28 @@ def put(plan: Plan, problem: Problem, run: RunFolder, from_ms: float | None = No
                 raise
 
 
-def switch_of(folder: Path) -> dict[str, Any]:
-    """What `put` noted with a plan; nothing with a run's first."""
+@dataclass(frozen=True)
+class Switch:
+    """What `put` noted with a plan."""
+
+    from_ms: float | None = None
+    event: int | None = None
+    newcomers: Newcomers = NOBODY
+
+
+def switch_of(folder: Path) -> Switch:
+    """The note beside a plan; a run's first has none."""
     file = folder / SWITCH
-    none: dict[str, Any] = {"from_ms": None, "event": None, "newcomers": {}}
-    return json.loads(file.read_text()) if file.exists() else none
+    if not file.exists():
+        return Switch()
+    told = json.loads(file.read_text())
+    return Switch(told["from_ms"], told["event"], Newcomers.from_json(told["newcomers"]))
 
 
-def with_newcomers(problem: Problem, newcomers: Mapping[str, float]) -> Problem:
-    """The problem with further nodes behind its own, by id and capacity. Only to read and report: nobody plans here."""
-    if not newcomers:
-        return problem
-    nodes, n = problem.nodes, len(newcomers)
-    ids = pa.concat_arrays([nodes.ids, pa.array(list(newcomers), nodes.ids.type)])
-    return replace(problem, nodes=Nodes(
-        ids, np.append(nodes.capacity, list(newcomers.values())), np.append(nodes.bandwidth, np.full(n, np.inf)),
-        np.append(nodes.hosts, np.ones(n, bool)),
-    ))
+def read_plan(run: RunFolder, name: str, problem: Problem) -> tuple[Plan, Switch]:
+    """A plan of a run, in rows of `problem` and of the newcomers behind it. Plans that events led to come from the
+    controller and may have sub-joins that the scenario does not; others have to fit the scenario."""
+    folder = run.plan(name)
+    switch = switch_of(folder)
+    joins = resolve(problem) if switch.event is None else None
+    return plans.read(folder, switch.newcomers.added_to(problem), joins), switch

@@ -28,6 +28,7 @@ from nova.routing.flow import Flow
 from nova.routing.packets import Names
 from nova.routing.routes import SideName
 from nova.spark.run.gate import Gate
+from nova.spark.run.newcomers import NOBODY, Newcomers
 from nova.spark.run.schedule import Schedule
 from nova.spark.run.sinks import Sink
 from nova.spark.run.tally import Tally, Till
@@ -50,9 +51,8 @@ class NewPlan:
     """For this query."""
     from_ms: float | None = None
     """From when on it is wanted (ms since 1970)."""
-    newcomers: tuple[str, ...] = ()
-    """All nodes so far that the scenario does not have."""
-
+    newcomers: Newcomers = NOBODY
+    """All so far."""
 
 
 @dataclass
@@ -117,9 +117,11 @@ class Job:
     def route(self, frame: DataFrame, side: SideName) -> DataFrame:
         """Tuples to packets."""
         query = self.problem.queries[self.query]
-        rows = self.problem.sources_of(query.left if side == "left" else query.right)
+        stream = query.left if side == "left" else query.right
+        rows = self.problem.sources_of(stream)
         ids = self.problem.sources.ids.take(pa.array(rows))
-        router = Router(self.flow, side, str(self.schedule.folder), ids, rows, self.till, watched=self.watched)
+        router = Router(self.flow, side, str(self.schedule.folder), ids, rows, self.till, self.problem.streams[stream],
+                        len(self.problem.sources), watched=self.watched)
         return frame.mapInArrow(router, PACKET)
 
     def step(self, frame: DataFrame, batch: int) -> None:

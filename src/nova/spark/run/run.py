@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nova import plan as plans
 from nova.errors import Fault, InvalidInput, NovaError
 from nova.physical.load import node_loads
 from nova.plan import Plan
@@ -22,15 +21,15 @@ from nova.routing import Routes
 from nova.scenario import Scenario
 from nova.spark.run.emulate import Emulation, Epochs
 from nova.spark.run.folder import RunFolder
-from nova.spark.run.handover import switch_of, with_newcomers
+from nova.spark.run.handover import read_plan
 from nova.spark.run.inputs import Input, agree, at_end, feeds_of, flow_of, open_inputs, shared_clock
 from nova.spark.run.job import Job, NewPlan, routes_of
 from nova.spark.run.listener import Listener
 from nova.spark.run.meter import Meter
+from nova.spark.run.newcomers import NOBODY, Newcomers
 from nova.spark.run.sinks import open_sink
 from nova.spark.run.tally import Tally
 from nova.spark.run.watch import Watch
-from nova.virtual.resolve import resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,11 +105,13 @@ class Run:
         self.stopped = threading.Event()
         self.watch: Watch | None = None
         self._listener = Listener(self._note)
+        self._current = RunFolder.FIRST, plan
+        """The newest plan that all queries have taken up, by name."""
         self.rivals: dict[str, Emulation] = {}
         """Other plans that get the same tuples, in emulation only."""
         longest_s = max(query.window_ms for query in scenario.problem.queries) / 1000
         self.emulation = None if not settings.emulate else Emulation(
-            scenario.problem, self._read_plan, settings.lateness_ms / 1000 + longest_s)
+            scenario.problem, self._plan, settings.lateness_ms / 1000 + longest_s)
 
     @property
     def problem(self) -> Problem:
@@ -158,11 +159,8 @@ class Run:
         started = job.start(sides.left, sides.right, once=once, every_ms=s.every_ms)
         return Running(meter, job, started)
 
-    def _read_plan(self, name: str) -> Plan:
-        newcomers = switch_of(self.folder.plan(name))["newcomers"]
-        if newcomers and self.emulation is not None:
-            raise NovaError("--emulate knows the nodes of the scenario only")
-        return plans.read(self.folder.plan(name), with_newcomers(self.problem, newcomers), resolve(self.problem))
+    def _plan(self, name: str) -> Plan:
+        return read_plan(self.folder, name, self.problem)[0]
 
     def _new_plans(self, known: list[str], query: int) -> list[NewPlan]:
         """Plans handed in since, in order. One that does not fit the scenario is set aside and told about."""
@@ -171,13 +169,14 @@ class Run:
             if name in known or name <= known[-1] or name in self.rejected:
                 continue
             try:
-                plan = self._read_plan(name)
+                plan, switch = read_plan(self.folder, name, self.problem)
+                if switch.newcomers and self.emulation is not None:
+                    raise NovaError("--emulate knows the nodes and sources of the scenario only")
             except NovaError as error:
                 self.rejected[name] = str(error)
                 continue
-            switch = switch_of(self.folder.plan(name))
-            routes = routes_of(self.problem, plan, query)
-            found.append(NewPlan(name, routes, switch["from_ms"], tuple(switch["newcomers"])))
+            routes = routes_of(switch.newcomers.added_to(self.problem), plan, query)
+            found.append(NewPlan(name, routes, switch.from_ms, switch.newcomers))
         return found
 
     def wait(self, observe: Callable[[Run], None] | None = None) -> None:
@@ -255,12 +254,25 @@ class Run:
             "emulation": None if self.emulation is None else self.emulation.compared(self.plan),
         }
 
+    def _latest(self) -> tuple[str, Newcomers]:
+        """Name of the newest plan that all queries have taken up, and all newcomers that any of them knows."""
+        schedules = [one.job.schedule for one in self.running]
+        name = min((schedule.entries()[-1].plan for schedule in schedules), default=RunFolder.FIRST)
+        return name, max((schedule.newcomers() for schedule in schedules), default=NOBODY,
+                         key=lambda new: (len(new.nodes), len(new.sources)))
+
     def hosts(self) -> list[dict[str, Any]]:
-        """Per host: what it was charged, what the plan says, and its capacity, in tuples per second of event time."""
-        newcomers = {} if self.watch is None else self.watch.newcomers
-        problem = with_newcomers(self.problem, newcomers)
+        """Per host: what it was charged, what the newest plan says, and its capacity, in tuples per second of event
+        time."""
+        name, newcomers = self._latest()
+        if self._current[0] != name:
+            self._current = name, self._plan(name)
+        plan = self._current[1]
+        problem = newcomers.added_to(self.problem)
         nodes = len(problem.nodes)
-        planned = node_loads(self.plan.joins, self.plan.replicas, nodes)
+        planned = node_loads(plan.joins, plan.replicas, nodes)
+        rates = problem.sources.rate.copy()  # but events may have changed those that the plan has
+        rates[plan.joins.left], rates[plan.joins.right] = plan.joins.left_rate, plan.joins.right_rate
         copies, recent, results, expected = (np.zeros(nodes) for _ in range(4))
         for one in self.running:
             for node, rate in one.meter.lately().copies.items():
@@ -269,7 +281,7 @@ class Run:
                 copies[node] += count / max(one.meter.event_s, 1e-3)
             for node, count in one.meter.results.items():
                 results[node] += count
-            expected += planned_copies(problem, one.job.schedule.timeline().epochs[0].routes)
+            expected += planned_copies(rates, one.job.schedule.timeline().epochs[-1].routes, nodes)
         # The plan charges a tuple once per sub-join; the job sends it once per meeting. Their ratio is the plan's.
         charge = np.divide(planned, expected, out=np.ones(nodes), where=expected > 0)
         charged, recent = copies * charge, recent * charge
@@ -291,12 +303,12 @@ class Run:
         ]
 
 
-def planned_copies(problem: Problem, routes: Routes) -> Floats:
-    """Tuples/s that the routes send to each node."""
-    sent = np.zeros(len(problem.nodes))
+def planned_copies(rates: Floats, routes: Routes, nodes: int) -> Floats:
+    """Tuples/s that the routes send to each node; `rates` are those of the sources."""
+    sent = np.zeros(nodes)
     for side in (routes.left, routes.right):
-        source = np.repeat(np.arange(len(problem.sources)), np.diff(side.start))
-        rate = problem.sources.rate[source] * (side.share_to - side.share_from) * (side.slice_to - side.slice_from)
+        source = np.repeat(np.arange(len(side.start) - 1), np.diff(side.start))
+        rate = rates[source] * (side.share_to - side.share_from) * (side.slice_to - side.slice_from)
         sent += np.bincount(routes.node[side.meeting], weights=rate, minlength=len(sent))
     return sent
 

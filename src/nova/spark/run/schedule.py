@@ -7,7 +7,6 @@ sees it before or after a switch, never between.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 from nova.files import write_safely
 from nova.routing import Epoch, Routes, Timeline
 from nova.routing.packets import Names
+from nova.spark.run.newcomers import NOBODY, Newcomers
 
 _loaded: dict[str, tuple[tuple[int, int], Timeline]] = {}
 """Per process: timelines by folder, with the stamp of the file they were read from."""
@@ -45,12 +45,12 @@ class Schedule:
             return []
         return [Entry(**entry) for entry in json.loads(self.file.read_text())]
 
-    def append(self, plan: str, routes: Routes, first_window: int, batch: int, newcomers: Sequence[str] = ()) -> None:
-        """From `first_window` on, `plan` holds. `newcomers` are all nodes so far that the scenario does not have; their
-        rows follow those of the scenario's."""
+    def append(self, plan: str, routes: Routes, first_window: int, batch: int,
+               newcomers: Newcomers = NOBODY) -> None:
+        """From `first_window` on, `plan` holds; `newcomers` are all so far."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if newcomers:
-            write_safely(self._newcomers, json.dumps(list(newcomers)))
+            write_safely(self._newcomers, json.dumps(newcomers.as_json()))
         routes.save(self.folder / f"routes-{plan}.npz")
         entries = [*self.entries(), Entry(plan, first_window, batch)]
         write_safely(self.file, json.dumps([entry.__dict__ for entry in entries], indent=1))
@@ -59,12 +59,17 @@ class Schedule:
     def _newcomers(self) -> Path:
         return self.folder / "newcomers.json"
 
-    def names(self, known: Names) -> Names:
-        """Ids by row, with the nodes that came later."""
+    def newcomers(self) -> Newcomers:
+        """Who came so far."""
         if not self._newcomers.exists():
-            return known
-        return Names(known.sources, pa.concat_arrays([known.nodes, pa.array(json.loads(self._newcomers.read_text()),
-                                                                            known.nodes.type)]))
+            return NOBODY
+        return Newcomers.from_json(json.loads(self._newcomers.read_text()))
+
+    def names(self, known: Names) -> Names:
+        """Ids by row, with those that came later."""
+        new = self.newcomers()
+        return Names(pa.concat_arrays([known.sources, pa.array([s.id for s in new.sources], known.sources.type)]),
+                     pa.concat_arrays([known.nodes, pa.array(list(new.nodes), known.nodes.type)]))
 
     def timeline(self) -> Timeline:
         """The epochs with their routes. Cached until the file changes."""

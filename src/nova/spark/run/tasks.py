@@ -43,24 +43,32 @@ class Router:
     rows: np.ndarray
     """Their rows in the source table."""
     till: Till
+    stream: str = ""
+    """The stream's name: newcomers to it are known from the schedule."""
+    sources: int = 0
+    """Sources of the scenario: the row of the first newcomer."""
     per_node: bool = False
     watched: bool = False
     """Tell of every tuple, for the emulation."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        timeline = Schedule(self.schedule).timeline()
-        hashes = np.zeros(int(self.rows.max(initial=-1)) + 1, np.uint64)
-        hashes[self.rows] = hash_strings(self.ids.to_pylist())
+        schedule = Schedule(self.schedule)
+        timeline = schedule.timeline()
+        new, places = schedule.newcomers().of(self.stream)
+        ids = pa.concat_arrays([self.ids, pa.array(new, self.ids.type)])
+        all_rows = np.append(self.rows, np.array(places, self.rows.dtype) + self.sources)
+        hashes = np.zeros(int(all_rows.max(initial=-1)) + 1, np.uint64)
+        hashes[all_rows] = hash_strings(ids.to_pylist())
         tally = Tally()
         for batch in batches:
             arrived = batch.num_rows
-            known = pc.index_in(batch.column("source"), value_set=self.ids)
+            known = pc.index_in(batch.column("source"), value_set=ids)
             keep = pc.and_(pc.is_valid(known), pc.is_valid(batch.column("time")))
             if not pc.all(keep).as_py() and arrived:
                 batch, known = batch.filter(keep), known.filter(keep)
             tally.tuples[self.side] += arrived
             tally.strangers[self.side] += arrived - batch.num_rows
-            source = self.rows[known.to_numpy(zero_copy_only=False)]
+            source = all_rows[known.to_numpy(zero_copy_only=False)]
             numbered = batch.append_column("_source_row", pa.array(source))
             numbered = without_null_keys(numbered, self.flow.on)
             if not numbered.num_rows:

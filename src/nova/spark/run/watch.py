@@ -18,9 +18,10 @@ from nova.errors import Fault, InvalidInput
 from nova.plan import Plan
 from nova.problem import Problem
 from nova.reoptimize import Controller
-from nova.reoptimize.events import Event, NodeAdded, NodeRemoved, PairAllowed, QueryAdded, SourceAdded, from_json
+from nova.reoptimize.events import Event, NodeAdded, NodeRemoved, QueryAdded, SourceAdded, from_json
 from nova.spark.run.folder import RunFolder
 from nova.spark.run.handover import put, switch_of
+from nova.spark.run.newcomers import NOBODY, Newcomers, NewSource
 from nova.virtual.resolve import resolve
 
 
@@ -32,9 +33,10 @@ class Watch:
         first = plans.read(run.plan(run.FIRST), problem, resolve(problem))
         rehearse(problem, first)
         self.controller = Controller.from_plan(problem, first)
-        self._known = frozenset(problem.nodes.ids.to_pylist())
-        self.newcomers: dict[str, float] = {}
-        """Nodes that the scenario does not have, in the order they came, and their capacities."""
+        self._nodes = frozenset(problem.nodes.ids.to_pylist())
+        self._sources = frozenset(zip(np.array(problem.streams)[problem.sources.stream].tolist(),
+                                      problem.sources.ids.to_pylist(), strict=True))
+        self.newcomers = NOBODY
         self.handled = 0
         """Lines of the file that were handled."""
         self.refused: list[str] = []
@@ -56,7 +58,7 @@ class Watch:
         if before != whole:
             raise InvalidInput([Fault(str(self.events), f"does not begin with the {whole.count(10)} lines that this "
                                       "run has handled: go on with that file, or start afresh with --fresh")])
-        plans_of = {switch_of(self.run.plan(name))["event"] for name in self.run.plan_names()}
+        plans_of = {switch_of(self.run.plan(name)).event for name in self.run.plan_names()}
         for line in _lines(whole):
             self._handle(line, known=plans_of)
         self.refused.clear()  # told at that time
@@ -87,13 +89,23 @@ class Watch:
         try:
             events = _events(line, str(self.events), number)
             changes = self.controller.handle(events, str(self.events), number)
-            self.newcomers |= {event.node: event.capacity for event in events
-                               if isinstance(event, NodeAdded) and event.node not in self._known}
+            self._welcome(events)
         except InvalidInput as error:
             self.refused.append(str(error))
             return
         if changes and number not in known:
             put(self.controller.plan(), self.controller.problem(), self.run, _when(events), number, self.newcomers)
+
+
+    def _welcome(self, events: tuple[Event, ...]) -> None:
+        """Number the nodes and sources that the scenario does not have; who comes back has a number already."""
+        nodes = {event.node: event.capacity for event in events
+                 if isinstance(event, NodeAdded) and event.node not in self._nodes}
+        known = self._sources | {(source.stream, source.id) for source in self.newcomers.sources}
+        sources = tuple(NewSource(event.stream, event.source, event.node, event.rate) for event in events
+                        if isinstance(event, SourceAdded) and (event.stream, event.source) not in known)
+        if nodes or sources:
+            self.newcomers = Newcomers(dict(self.newcomers.nodes) | nodes, self.newcomers.sources + sources)
 
 
 def rehearse(problem: Problem, plan: Plan) -> None:
@@ -114,10 +126,10 @@ def _events(line: bytes, file: str, number: int) -> tuple[Event, ...]:
     except ValueError as error:
         raise InvalidInput([Fault(file, f"not JSON: {error}", number)]) from None
     events = tuple(from_json(one, file, number) for one in (document if isinstance(document, list) else [document]))
-    new = [event for event in events if isinstance(event, SourceAdded | QueryAdded | PairAllowed)]
+    new = [event for event in events if isinstance(event, QueryAdded)]
     if new:
-        raise InvalidInput([Fault(file, "a run joins what its scenario says: start another run for this", number,
-                                  "event", event.kind) for event in new])
+        raise InvalidInput([Fault(file, "a run answers the queries of its scenario: start another run for this one",
+                                  number, "query", event.query) for event in new])
     return events
 
 
