@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -26,11 +25,11 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a standalone cluster on loopback with two executors of one core each."""
     pyspark = Path(pytest.importorskip("pyspark").__file__).parent
     folder = tmp_path_factory.mktemp("cluster")
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
     def daemon(name: str, *arguments: object) -> Process:
-        java = [find_java()[0], "-Xmx512m", "-cp", f"{pyspark}/jars/*", f"org.apache.spark.deploy.{name}"]
-        return Process(*java, "--host", "127.0.0.1", "--webui-port", 0, *arguments, log=folder / f"{len(started)}.log")
+        settings = f"SPARK_HOME={pyspark}", "SPARK_DAEMON_MEMORY=512m", f"JAVA_HOME={Path(find_java()[0]).parents[1]}"
+        return Process("env", *settings, pyspark / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", "--host",
+                       "127.0.0.1", "--webui-port", 0, *arguments, log=folder / f"{len(started)}.log")
 
     with looked_after() as started:
         started.append(daemon("master.Master", "--port", 0))
@@ -44,13 +43,13 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             worker.until(lambda worker=worker: "Successfully registered" in worker.log.read_text())
         yield address[0]
         assert all(process.running.poll() is None for process in started)
-    del os.environ["SPARK_LOCAL_IP"]
 
 
 def nova(*arguments: object) -> str:
     """What a command prints, on the cluster."""
     command = [str(Path(sys.executable).with_name("nova")), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment())
+    loopback = environment() | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=loopback)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
 

@@ -29,6 +29,8 @@ OLDEST_JAVA = 17
 """Spark 4 needs Java 17 or newer."""
 QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Small jobs end before the optimising compiler and a parallel collector pay for themselves."""
+PARTITIONS = "spark.sql.shuffle.partitions"
+"""Where nobody sets it, Spark's own default of 200 makes streams keep 800 stores of state."""
 STEADY = "-XX:+UseParallelGC"
 """Long jobs want throughput."""
 
@@ -100,6 +102,9 @@ def session(
                         f"memory for its JVM? JAVA_HOME is {os.environ.get('JAVA_HOME', 'not set')}.") from error
     if submitted:
         spark.sparkContext.setLogLevel("ERROR")
+    if not spark.sparkContext.getConf().contains(PARTITIONS):
+        spark.range(1).count()  # executors of a cluster have come by then, and with them the number of its cores
+        spark.conf.set(PARTITIONS, _partitions(spark.sparkContext.defaultParallelism, heavy))
     return spark
 
 
@@ -112,11 +117,8 @@ def open_session(master: str | None = None, *, name: str = "nova", heavy: bool =
 
     borrowed = SparkSession.getActiveSession() is not None
     spark = session(master, name=name, heavy=heavy, config=config)
-    try:
+    with nullcontext() if borrowed else to_the_end(spark):
         yield spark
-    finally:
-        if not borrowed:
-            spark.stop()
 
 
 @contextmanager
@@ -130,7 +132,7 @@ def to_the_end(spark: SparkSession) -> Iterator[None]:
         if process is None or process.poll() is None:
             raise
         raise NovaError(f"Spark's own process ended with code {process.poll()} (out of memory, or killed?). Started "
-                        "again, a run goes on from its checkpoint.") from error
+                        "again as before, runs and embeddings go on from their checkpoints.") from error
 
 
 def local_session(cores: int | None = None, *, memory_mb: int | None = None,
@@ -150,8 +152,7 @@ def _launched() -> dict[str, str]:
 
 
 def _local(cores: int, heavy: bool, memory_mb: int | None) -> dict[str, str]:
-    """Settings that suit driver and executors in one JVM: a shuffle partition per core (more only cost planning and
-    tiny files; adaptive execution still splits what is skewed), and checkpoints without a checksum file beside each."""
+    """Settings that suit driver and executors in one JVM, with checkpoints without a checksum file beside each."""
     log4j = _launched()["spark.driver.extraJavaOptions"]
     return {
         "spark.driver.memory": f"{memory_mb or _heap_mb(heavy)}m",
@@ -159,11 +160,17 @@ def _local(cores: int, heavy: bool, memory_mb: int | None) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.default.parallelism": str(cores),
-        "spark.sql.shuffle.partitions": str(cores * 4 if heavy else cores),
+        PARTITIONS: str(_partitions(cores, heavy)),
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.checkpointFileManagerClass":
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
     }
+
+
+def _partitions(cores: int, heavy: bool) -> int:
+    """A shuffle partition per core: more only cost planning and tiny files; adaptive execution still splits what is
+    skewed. Heavy jobs want smaller ones, to fit memory."""
+    return cores * 4 if heavy else cores
 
 
 def _heap_mb(heavy: bool) -> int:
