@@ -96,9 +96,11 @@ def fill_whole(index: HostIndex, demand: Demand, weights: Floats, order: Ints) -
     times the class's largest demand as each has room for. The sum of all crumbs would lure into a cell what none of
     its hosts takes.
     """
+    if not len(order):
+        return Placed.none()
     dealer = _Dealer(index, demand, weights, order)
-    classes = [some for some in np.array_split(order, CLASSES) if len(some)]
-    return Placed.concat([Placed.none(), *(dealer.deal(some, float(demand.amount[some[0]])) for some in classes)])
+    classes = np.array_split(order, min(CLASSES, len(order)))
+    return Placed.concat([dealer.deal(some, float(demand.amount[some[0]])) for some in classes])
 
 
 class _Dealer:
