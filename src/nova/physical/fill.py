@@ -85,7 +85,9 @@ class Demand:
 def fill(index: HostIndex, demand: Demand, weights: Floats, order: Ints, largest: float = np.inf) -> Placed:
     """Deal out the sub-joins `order` in that order, in as many parts as it takes; takes from `index.free`. What no host
     could take is left out. `largest`: no host takes more than this of one sub-join (tuples/s)."""
-    return _Dealer(index, demand, weights, order).deal(order, 0.0, largest)
+    placed = _Dealer(index, demand, weights, order).deal(order, 0.0, largest)
+    raise_free(index.free, index.most_free, index.offsets)
+    return placed
 
 
 def fill_whole(index: HostIndex, demand: Demand, weights: Floats, order: Ints) -> Placed:
@@ -100,7 +102,9 @@ def fill_whole(index: HostIndex, demand: Demand, weights: Floats, order: Ints) -
         return Placed.none()
     dealer = _Dealer(index, demand, weights, order)
     classes = np.array_split(order, min(CLASSES, len(order)))
-    return Placed.concat([dealer.deal(some, float(demand.amount[some[0]])) for some in classes])
+    placed = Placed.concat([dealer.deal(some, float(demand.amount[some[0]])) for some in classes])
+    raise_free(index.free, index.most_free, index.offsets)
+    return placed
 
 
 class _Dealer:
@@ -118,21 +122,25 @@ class _Dealer:
         self.children = [np.searchsorted(cuts, above) for cuts, above in zip(self.levels, bounds, strict=False)]
         self.prices = [np.zeros(len(cuts) - 1, f32) for cuts in self.levels]
         if len(self.levels) > 1:
-            self.prices[0] = _prices(demand, weights, order, *_summary(
-                index.points, index.heights, index.free, 0.0, self.levels[0]))
+            self.prices[0] = _prices(demand, weights, order, *self.cells(0.0)[0])
+
+    def cells(self, grain: float) -> list[tuple[Singles, Singles, Floats]]:
+        """The cells of every level above the hosts, as if they were hosts; the coarse ones from the fine."""
+        levels: list[tuple[Singles, Singles, Floats]] = []
+        below = self.index.points, self.index.heights, self.index.free, grain
+        for depth in range(len(self.levels) - 2, -1, -1):
+            levels.insert(0, _summary(*below, self.children[depth + 1]))
+            at, heights, free = levels[0]
+            below = at.T.astype(np.float64), heights.astype(np.float64), free, 0.0
+        return levels
 
     def deal(self, order: Ints, grain: float, largest: float = np.inf) -> Placed:
         """Deal these out in this order. `grain` above zero: they stay whole, and free capacity counts in multiples of
         it, host by host."""
-        index = self.index
         items = Placed(order.astype(np.int32), np.zeros(len(order), np.int32), self.demand.amount[order])
         starts = np.array([0, len(order)], dtype=np.int64)
-        for depth, cuts in enumerate(self.levels):
-            if depth == len(self.levels) - 1:
-                at, heights, free, most = *self.hosts, index.free, largest
-            else:
-                at, heights, free = _summary(index.points, index.heights, index.free, grain, cuts)
-                most = np.inf
+        for depth, (at, heights, free) in enumerate([*self.cells(grain), (*self.hosts, self.index.free)]):
+            most = np.inf if depth < len(self.levels) - 1 else largest
             where = *self.ends, at, heights, free, self.prices[depth], grain > 0, most, PART
             if depth == 0:
                 out = _descend_first(items.join, items.amount, *where)
@@ -142,7 +150,6 @@ class _Dealer:
             if depth < len(self.levels) - 1:
                 *sorted_items, starts = _sort_by_child(*out, len(free))
                 items = Placed(*sorted_items)
-        raise_free(index.free, index.most_free, index.offsets)
         return items
 
 
@@ -170,22 +177,24 @@ def _summary(points, heights, free, grain, cuts):  # type: ignore[no-untyped-def
     zero only whole multiples of it count, host by host."""
     cells, d = len(cuts) - 1, points.shape[1]
     at, height, total = np.empty((d, cells), np.float32), np.empty(cells, np.float32), np.empty(cells)
+    grains = 1.0 / grain if grain > 0 else 0.0
     for c in prange(cells):
-        room = 0.0
-        for i in range(cuts[c], cuts[c + 1]):
-            room += np.floor(free[i] / grain) * grain if grain > 0 else free[i]
-        total[c] = room
-        weight, lift = 0.0, 0.0
+        room, weight, lift = 0.0, 0.0, 0.0
         centre = np.zeros(d)
         for i in range(cuts[c], cuts[c + 1]):
-            part = 1.0
-            if room > 0:
-                part = np.floor(free[i] / grain) * grain if grain > 0 else free[i]
-                part = min(part, 1e12)  # infinite capacities count alike
-            weight += part
-            lift += part * heights[i]
-            for k in range(d):
-                centre[k] += part * points[i, k]
+            part = np.floor(free[i] * grains) * grain if grain > 0 else free[i]
+            room += part
+            part = min(part, 1e12)  # infinite capacities count alike
+            if part > 0:
+                weight += part
+                lift += part * heights[i]
+                for k in range(d):
+                    centre[k] += part * points[i, k]
+        total[c] = room
+        if weight == 0:  # nobody goes there; any place will do
+            weight = 1.0
+            lift = heights[cuts[c]]
+            centre[:] = points[cuts[c]]
         height[c] = lift / weight
         for k in range(d):
             at[k, c] = centre[k] / weight
