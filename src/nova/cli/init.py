@@ -17,7 +17,7 @@ def command(
     folder: Path = typer.Argument(..., metavar="DIR", help="Folder to write into; made if it does not exist."),
     as_json: bool = JSON,
 ) -> None:
-    """Write a small, commented scenario that plans as it is: 12 nodes, two streams, one join.
+    """Write a small, commented scenario that plans and runs as it is: 12 nodes, two streams, one join.
 
     Nothing is overwritten: if one of the files is there already, nothing is written at all.
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import streams
-from builders import SMALL, write_scenario
+from builders import SMALL, invoke, write_scenario
 from nova import optimizer
 from nova.errors import InvalidInput
 from nova.plan import Plan
@@ -50,6 +50,16 @@ def test_generated_streams_join_completely_and_are_counted(spark: Any, tmp_path:
     assert again["tuples"] == 0
     assert again["seconds"] < 60  # there is nothing left to wait for
     assert found(tmp_path / "run" / "results") == wanted
+
+
+def test_the_scenario_of_nova_init_runs(spark: Any, tmp_path: Path) -> None:
+    assert invoke("init", tmp_path / "my").exit_code == 0
+    loaded = load(tmp_path / "my" / "scenario.yaml")
+    running = Run(spark, loaded, optimizer.optimize(loaded.problem, loaded.options), Settings(tmp_path / "run"))
+    running.start()
+    running.wait(lambda now: now.stop() if now.running[0].meter.results else None)
+    assert running.report()["unknown_tuples"] == 0
+    assert len(streams.read_results(tmp_path / "run" / "results"))
 
 
 def test_files_of_any_kind_with_iso_and_epoch_times(spark: Any, tmp_path: Path) -> None:
