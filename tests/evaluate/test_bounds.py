@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nova import synthetic
@@ -83,6 +83,7 @@ def random_grid(rng: np.random.Generator, problem: Problem, space: CostSpace, op
 
 @settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 6), st.sampled_from(OBJECTIVES))
+@example(4090, 1, 1, "latency")  # load and room differ by rounding only
 def test_no_feasible_plan_is_below_the_bound(seed: int, joins: int, hosts: int, objective: Objective) -> None:
     """Random grids are made feasible by giving every host exactly the room that the plan takes."""
     problem, space = small(seed, joins, hosts)

@@ -39,6 +39,8 @@ FEWEST, MOST = 4, 400
 """Rounds of ascent per level."""
 CLOSE = 2e-5
 """Share of the bound below which a further rise is not worth a round."""
+ROUNDING = 1e-12
+"""Relative error that sums of millions of numbers stay far below."""
 STALL = 6
 """Rounds without progress after which ascent aims half as high."""
 
@@ -87,7 +89,7 @@ def dense_prices(
             where = np.argmin(block, axis=1)
             total += float(np.take_along_axis(block, where[:, None], axis=1).sum())
             load += np.bincount(where, demand[rows], len(hosts))
-        return total - float(price @ room), load
+        return _below(total, float(price @ room)), load
 
     return ascend(evaluate, room, np.zeros(len(hosts)), 200)
 
@@ -110,6 +112,7 @@ def ascend(evaluate: Evaluate, room: Floats, price: Floats, rounds: int, reach: 
                 break
             continue
         excess = load - room
+        excess[np.abs(excess) <= ROUNDING * room] = 0.0
         excess[(price <= 0) & (excess < 0)] = 0.0
         size = float((excess**2 / room).sum())
         if size <= 0:
@@ -119,6 +122,11 @@ def ascend(evaluate: Evaluate, room: Floats, price: Floats, rounds: int, reach: 
     return best, best_price
 
 
+def _below(gain: float, paid: float) -> float:
+    """Their difference, less what rounding may have added: prices without measure must not make a bound."""
+    return gain - paid - ROUNDING * (abs(gain) + paid)
+
+
 def _search(tree: Boxes, space: CostSpace, joins: SubJoins, legs: Legs, room: Floats) -> Evaluate:
     hint = np.zeros(len(joins), np.int64)
 
@@ -126,7 +134,7 @@ def _search(tree: Boxes, space: CostSpace, joins: SubJoins, legs: Legs, room: Fl
         least, where = cheapest(tree, space, joins, legs, price, hint, SLACK)
         hint[:] = where
         load = np.bincount(where, weights=joins.demand, minlength=len(tree))
-        return float(least.sum() - price @ room), np.asarray(load, dtype=np.float64)
+        return _below(float(least.sum()), float(price @ room)), np.asarray(load, dtype=np.float64)
 
     return evaluate
 
