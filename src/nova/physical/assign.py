@@ -300,12 +300,11 @@ def _place_grids(state: _State, rows: npt.NDArray[np.integer]) -> tuple[Replicas
             more = fill_exactly(index, state.demand, state.weights, late, demand[late], max_parts=1)
             host[more.join] = more.slot
     boxes = _cut(state, rows, host)
-    whole = np.flatnonzero(host >= 0)
-    placed_whole = Replicas.whole(whole, index.node[host[whole]])
-    placed_here = host >= 0
-    placed_here[boxes.join] = True
-    left_over = rows[~placed_here[rows]].astype(np.int32)
-    return Replicas.concat([placed_whole, boxes]), left_over
+    found = host >= 0
+    whole = np.flatnonzero(found)
+    found[boxes.join] = True
+    left_over = rows[~found[rows]].astype(np.int32)
+    return Replicas.concat([Replicas.whole(whole, index.node[host[whole]]), boxes]), left_over
 
 
 def _cut(state: _State, rows: npt.NDArray[np.integer], host: Ints) -> Replicas:
