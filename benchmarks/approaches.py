@@ -16,14 +16,13 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from nova.cli.output import table
-from nova.evaluate.bounds import lower_bound
-from nova.options import Options
-from nova.problem import Problem
-from nova.report.approaches import COMPARED, label
-from nova.report.compare import compare
-from nova.report.units import Row
+from nova.evaluation.approaches import COMPARED, Row, label
+from nova.evaluation.bounds import lower_bound
+from nova.evaluation.compare import compare
+from nova.model.options import Options
+from nova.model.problem import Problem
+from nova.placement.resolve import resolve
 from nova.synthetic import draw
-from nova.virtual.resolve import resolve
 
 
 def floor_seconds(problem: Problem) -> float:

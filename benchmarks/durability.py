@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nova.bench.kills import Torture, run
-from nova.reoptimize.durable.store import Store
+from nova.journal.store import Store
+from nova_lab.bench.kills import Torture, run
 
 ROUNDS = 3
 GROUPS = (1, 16, 256)

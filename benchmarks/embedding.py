@@ -25,8 +25,8 @@ import numpy as np
 
 from nova.cli.output import table
 from nova.costspace import CostSpace, choose, embed_latency, mds, measure, phantom, stress, tiv, vivaldi
-from nova.options import Options
-from nova.problem import Floats, Latency
+from nova.model.options import Options
+from nova.model.problem import Floats, Latency
 
 Solver = Callable[[int, Latency, int], tuple[Floats, Floats]]
 

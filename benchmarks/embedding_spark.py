@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from measurements import Usage
 from nova.cli.output import emit_json, table
 from nova.costspace import phantom
-from nova.options import Options
-from nova.problem import numbered_ids
-from nova.spark.embed.engine import embed_table, latency_table
+from nova.model.options import Options
+from nova.model.problem import numbered_ids
+from nova.spark.ingest.embed.engine import embed_table, latency_table
 from nova.spark.session import session
 
 

@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 
 from nova.cli.output import emit_json, table
 from nova.costspace import CostSpace, phantom
-from nova.problem import Floats
-from nova.spark.measurements.pipeline import Task, measurements
+from nova.model.problem import Floats
+from nova.spark.ingest.measurements.pipeline import Task, measurements
 from nova.spark.session import session
 
 CHUNK = 250_000

@@ -33,19 +33,19 @@ from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 
 from nova.cli.output import table
-from nova.plan import Plan
+from nova.model.plan import Plan
 from nova.routing.packets import MOMENT, Names, route
 from nova.routing.routes import SideName
 from nova.routing.xxh64 import hash_strings
 from nova.scenario.model import Columns
-from nova.spark.run import bench
-from nova.spark.run.bench import WARM, Workload, batch_times, flow_of, plain_job, prepare, read_batches, write_batches
-from nova.spark.run.inputs import normalised
-from nova.spark.run.job import Job, join_packets, with_watermark
-from nova.spark.run.schedule import Schedule
-from nova.spark.run.sinks import Files
-from nova.spark.run.tasks import Matcher
+from nova.spark.job.job import Job, join_packets, with_watermark
+from nova.spark.job.schedule import Schedule
+from nova.spark.job.sinks import Files
+from nova.spark.job.tasks import Matcher
 from nova.spark.session import session
+from nova.spark.sources.inputs import normalised
+from nova_lab.bench import stream as bench
+from nova_lab.bench.stream import WARM, Workload, batch_times, flow_of, plain_job, prepare, read_batches, write_batches
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 LATE_MS = 1000

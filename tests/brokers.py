@@ -56,14 +56,14 @@ def address(port: int, topic: str) -> str:
 
 def at(port: int, topic: str) -> Any:
     """The same as a value."""
-    from nova.spark.mqtt import Broker
+    from nova.spark.sources.mqtt import Broker
 
     return Broker.parse(address(port, topic), "test")
 
 
 def publish(port: int, topic: str, messages: list[dict[str, Any]]) -> None:
     """Publish JSON messages with QoS 1 and wait for their acknowledgement."""
-    from nova.spark.mqtt import Publisher
+    from nova.spark.sources.mqtt import Publisher
 
     publisher = Publisher(at(port, topic), f"test-{time.monotonic_ns()}")
     for message in messages:

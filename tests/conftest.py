@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -30,8 +32,21 @@ def scenario_file(tmp_path: Path) -> Path:
     return write_scenario(tmp_path / "scenario")
 
 
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A small session on two cores; scratch files in memory where the machine has /dev/shm."""
+    pytest.importorskip("pyspark")
+    from nova.spark.session import local_session
+
+    scratch = Path("/dev/shm") if Path("/dev/shm").is_dir() else tmp_path_factory.mktemp("spark")
+    with local_session(2, memory_mb=1024, config={"spark.local.dir": str(scratch)}) as running:
+        yield running
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep all Spark tests on one xdist worker: one session, one JVM, while the other worker does the rest."""
     for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))

@@ -6,11 +6,12 @@ import numpy as np
 import pyarrow as pa
 
 from nova import synthetic
-from nova.costspace.space import CostSpace
-from nova.options import Options
-from nova.plan import Plan, Replicas
-from nova.problem import Nodes, Pairs, Problem, Query, Sources
-from nova.virtual.resolve import resolve
+from nova.model.options import Options
+from nova.model.plan import Plan
+from nova.model.problem import Nodes, Pairs, Problem, Query, Sources
+from nova.model.replicas import Replicas
+from nova.model.space import CostSpace
+from nova.placement.resolve import resolve
 
 IDS = ["s1", "s2", "s3", "h1", "h2", "sink"]
 POINTS = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 8.0], [3.0, 0.0], [3.0, 4.0], [3.0, 8.0]])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nova.problem import Floats, Latency
+from nova.model.problem import Floats, Latency
 
 
 def of_matrix(matrix: Floats) -> Latency:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import streams
 from builders import SMALL, write_scenario
 from nova import optimizer
-from nova.plan import Plan
+from nova.model.plan import Plan
 from nova.scenario import Scenario, load
 
 START_MS = 1_700_000_000_000

@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nova.costspace.space import CostSpace
-from nova.plan import Plan, Replicas
-from nova.problem import Equal, Nodes, Problem, Query, Sources
-from nova.virtual.resolve import resolve
+from nova.model.plan import Plan
+from nova.model.problem import Equal, Nodes, Problem, Query, Sources
+from nova.model.replicas import Replicas
+from nova.model.space import CostSpace
+from nova.placement.resolve import resolve
 
 START_US = 1_700_000_000_000_000
 

@@ -8,9 +8,9 @@ from nova.jit import PACKAGE, sources
 
 
 def test_a_kernel_depends_on_the_kernels_it_calls_and_on_no_other() -> None:
-    of_fill = sources(PACKAGE / "physical" / "fill.py")
-    assert {PACKAGE / "physical" / "index.py", PACKAGE / "physical" / "transport.py", PACKAGE / "jit.py"} <= of_fill
-    assert PACKAGE / "costspace" / "stress.py" not in of_fill
+    of_cells = sources(PACKAGE / "placement" / "cells.py")
+    assert {PACKAGE / "placement" / "index.py", PACKAGE / "placement" / "transport.py", PACKAGE / "jit.py"} <= of_cells
+    assert PACKAGE / "costspace" / "stress.py" not in of_cells
 
 
 def test_imports_are_followed_through_modules_and_constants(tmp_path: Path) -> None:

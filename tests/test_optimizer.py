@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nova.errors import Infeasible
+from nova.model.errors import Infeasible
+from nova.model.load import node_loads
+from nova.model.options import Options
 from nova.optimizer import optimize
-from nova.options import Options
-from nova.physical import assign as assigning
-from nova.physical.load import node_loads
+from nova.placement import assign as assigning
 from nova.synthetic import draw
 
 options = st.builds(

@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow.csv as csv
 import pytest
 
-from nova.evaluate.metrics import Measured, evaluate, flows, node_load, source_latency
+from nova.evaluation.metrics import Measured, evaluate, flows, node_load, source_latency
+from nova.model.plan import Plan
+from nova.model.problem import Problem
+from nova.model.replicas import Replicas
 from nova.optimizer import optimize
-from nova.plan import Plan, Replicas
-from nova.problem import Problem
+from nova.placement.median import virtual_positions
+from nova.placement.resolve import resolve
 from nova.scenario import Scenario, load
-from nova.virtual.median import virtual_positions
-from nova.virtual.resolve import resolve
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples" / "running-example"
 REGION_1, REGION_2 = ("t1", "t2", "w1"), ("t3", "t4", "w2")

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from nova.placement.resolve import resolve
 from nova.synthetic import LEVELS, capacities, draw, rates
-from nova.virtual.resolve import resolve
 
 
 @pytest.mark.parametrize("seed", range(3))

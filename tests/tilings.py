@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nova.plan import Replicas
-from nova.virtual.resolve import SubJoins
+from nova.model.replicas import Replicas
+from nova.model.subjoins import SubJoins
 
 
 def random_tiling(rng: np.random.Generator, boxes: int) -> np.ndarray:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from nova.evaluate.metrics import evaluate
+    from nova.evaluation.metrics import evaluate
+    from nova.model.options import Options
+    from nova.model.plan import Plan
+    from nova.model.problem import Problem
     from nova.optimizer import optimize
-    from nova.options import Options
-    from nova.plan import Plan
-    from nova.problem import Problem
     from nova.scenario import load
 
 __all__ = ["load", "optimize", "evaluate", "Options", "Plan", "Problem", "__version__"]
@@ -24,10 +24,10 @@ __all__ = ["load", "optimize", "evaluate", "Options", "Plan", "Problem", "__vers
 _HOME = {
     "load": "nova.scenario",
     "optimize": "nova.optimizer",
-    "evaluate": "nova.evaluate.metrics",
-    "Options": "nova.options",
-    "Plan": "nova.plan",
-    "Problem": "nova.problem",
+    "evaluate": "nova.evaluation.metrics",
+    "Options": "nova.model.options",
+    "Plan": "nova.model.plan",
+    "Problem": "nova.model.problem",
 }
 
 

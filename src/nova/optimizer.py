@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from nova.costspace import embed
-from nova.errors import Infeasible
-from nova.options import Options
-from nova.physical.assign import Assignment, assign
-from nova.physical.check import SLACK, check
-from nova.physical.load import node_loads
-from nova.plan import Plan
-from nova.problem import Floats, Problem
-from nova.virtual.median import virtual_positions
-from nova.virtual.resolve import SubJoins, resolve
+from nova.model.errors import Infeasible
+from nova.model.load import node_loads
+from nova.model.options import Options
+from nova.model.plan import Plan
+from nova.model.problem import Floats, Problem
+from nova.model.subjoins import SubJoins
+from nova.placement.assign import Assignment, assign
+from nova.placement.check import SLACK, check
+from nova.placement.median import virtual_positions
+from nova.placement.resolve import resolve
 
 Observer = Callable[[str, Any], None]
 """Called after each stage with its name and result: how `nova explain` and progress displays look inside."""

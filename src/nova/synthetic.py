@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from nova.problem import Floats, Nodes, Pairs, Problem, Query, Sources, numbered_ids
+from nova.model.problem import Floats, Nodes, Pairs, Problem, Query, Sources, numbered_ids
 
 LEVELS = 6
 """Heterogeneity levels 0 … 5, from near-uniform to exponential capacities."""

@@ -8,9 +8,9 @@ import pytest
 from nova import synthetic
 from nova.baselines import cl_sf, place
 from nova.baselines.clusters import clusters, fuzzy_centres
-from nova.costspace.space import CostSpace
-from nova.options import Options
-from nova.virtual.resolve import resolve
+from nova.model.options import Options
+from nova.model.space import CostSpace
+from nova.placement.resolve import resolve
 
 FAR = np.concatenate([np.arange(5) * 0.1, 100 + np.arange(5) * 0.1])[:, None] * np.ones(2)
 

@@ -9,10 +9,10 @@ from handmade import POINTS, RIGHT, SINK, problem
 from nova import synthetic
 from nova.baselines import BASELINES, charge, place
 from nova.baselines.top_c import most_room_first
-from nova.costspace.space import CostSpace
-from nova.errors import Infeasible, InvalidInput
-from nova.physical.check import check
-from nova.virtual.resolve import resolve
+from nova.model.errors import Infeasible, InvalidInput
+from nova.model.space import CostSpace
+from nova.placement.check import check
+from nova.placement.resolve import resolve
 
 SPACE = CostSpace(POINTS, np.zeros(len(POINTS)))
 

@@ -9,11 +9,11 @@ import pytest
 
 from nova.baselines import charge, cl_sf, cl_tree_sf, place
 from nova.baselines.placement import Placement
-from nova.costspace.space import CostSpace
 from nova.datasets.instances import Instance, load
-from nova.evaluate.metrics import source_latency
-from nova.options import Options
-from nova.virtual.resolve import resolve
+from nova.evaluation.metrics import source_latency
+from nova.model.options import Options
+from nova.model.space import CostSpace
+from nova.placement.resolve import resolve
 
 TOPOLOGIES = ("sim1000", "fit", "planetlab", "atlas392", "atlas419", "atlas631", "king")
 LEVELS = ("0", "1", "2", "3", "4", "5", "inf")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova.baselines.routes import HeadRoutes, Tree, relay_load
-from nova.costspace.space import CostSpace
-from nova.virtual.resolve import SubJoins
+from nova.model.space import CostSpace
+from nova.model.subjoins import SubJoins
 
 
 def random_tree(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, nx.Graph, CostSpace]:

@@ -12,9 +12,9 @@ from handmade import FIRST, POINTS, SECOND, problem
 from nova import synthetic
 from nova.baselines import place
 from nova.baselines.spanning import by_delaunay, by_pairs, spanning_tree
-from nova.costspace.space import CostSpace
-from nova.evaluate.metrics import source_latency
-from nova.virtual.resolve import resolve
+from nova.evaluation.metrics import source_latency
+from nova.model.space import CostSpace
+from nova.placement.resolve import resolve
 
 
 def pairs_of(edges: tuple[np.ndarray, np.ndarray]) -> set[tuple[int, int]]:

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from builders import SMALL, invoke, invoke_json, write_files
-from nova.options import Options
+from nova.model.options import Options
 from nova.scenario import load
 from nova.scenario.document import read
 

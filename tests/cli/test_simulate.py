@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from builders import invoke, invoke_json
-from nova.costspace.space import CostSpace
-from nova.plan import Plan, Replicas
+from nova.model.plan import Plan
+from nova.model.replicas import Replicas
+from nova.model.space import CostSpace
+from nova.placement.resolve import resolve
 from nova.scenario import load
-from nova.virtual.resolve import resolve
 
 
 @pytest.fixture

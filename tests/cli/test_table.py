@@ -11,7 +11,7 @@ import typer
 
 import nova.cli
 from builders import invoke
-from nova.errors import Fault, InvalidInput
+from nova.model.errors import Fault, InvalidInput
 
 
 @pytest.fixture

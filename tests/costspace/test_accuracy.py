@@ -9,7 +9,7 @@ import pytest
 
 import latencies
 from nova.costspace import CostSpace, measure, phantom, tiv
-from nova.problem import Latency
+from nova.model.problem import Latency
 
 
 def test_errors_by_hand() -> None:

@@ -10,9 +10,9 @@ import pytest
 import handmade
 import latencies
 from nova.costspace import CostSpace, embed, embed_latency, embedding, phantom
-from nova.errors import InvalidInput
-from nova.options import Options
-from nova.problem import Latency, Nodes, Problem, numbered_ids
+from nova.model.errors import InvalidInput
+from nova.model.options import Options
+from nova.model.problem import Latency, Nodes, Problem, numbered_ids
 
 
 def problem(n: int, latency: Latency | None, coordinates: np.ndarray | None = None, **columns: object) -> Problem:

@@ -7,7 +7,7 @@ import pytest
 from sklearn.manifold import smacof
 
 from nova.costspace import CostSpace, mds, phantom
-from nova.errors import InvalidInput
+from nova.model.errors import InvalidInput
 
 
 @pytest.mark.parametrize("truth", [phantom.line(20), phantom.grid(5), phantom.clusters(30)])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import latencies
 from nova.costspace import CostSpace, embed_latency, embed_new, phantom
-from nova.options import Options
-from nova.problem import Latency
+from nova.model.options import Options
+from nova.model.problem import Latency
 
 
 @given(seed=st.integers(0, 10_000), dimensions=st.integers(1, 4), count=st.integers(10, 24), high=st.booleans())

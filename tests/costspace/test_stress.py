@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import latencies
 from nova.costspace import CostSpace, phantom, stress
 from nova.costspace.neighbours import choose
-from nova.problem import Latency
+from nova.model.problem import Latency
 
 
 def solved(n: int, latency: Latency, **options: object) -> CostSpace:

@@ -11,8 +11,8 @@ import pytest
 
 from nova.costspace import CostSpace, phantom
 from nova.costspace.table import axes, coordinate_table, write_coordinates
-from nova.errors import InvalidInput
-from nova.problem import numbered_ids
+from nova.model.errors import InvalidInput
+from nova.model.problem import numbered_ids
 
 
 @pytest.mark.parametrize(("dimensions", "names"), [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nova.datasets.content import Content, read_nested, read_stored, read_table, text_digest, write_stored
-from nova.errors import InvalidInput
+from nova.model.errors import InvalidInput
 
 PLAIN = Content(("a", "b"), np.array([[0.0, 1.5], [2.25, np.nan]]))
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from nova.datasets.instances import load, load_instance
-from nova.errors import InvalidInput
-from nova.virtual.resolve import resolve
+from nova.model.errors import InvalidInput
+from nova.placement.resolve import resolve
 
 DOCUMENT = {
     "sink": 7,

@@ -15,7 +15,7 @@ from nova.datasets import origin
 from nova.datasets.catalog import find
 from nova.datasets.content import read_stored, read_table
 from nova.datasets.topologies import topology
-from nova.errors import InvalidInput, NovaError
+from nova.model.errors import InvalidInput, NovaError
 
 AWS = ",x,y\nx,1.5,20\ny,22,1.25\n"
 

@@ -13,7 +13,7 @@ from nova.datasets.catalog import DATASETS
 from nova.datasets.folder import look_up
 from nova.datasets.sensors import pings, readings
 from nova.datasets.topologies import points, topology
-from nova.errors import InvalidInput
+from nova.model.errors import InvalidInput
 
 
 @pytest.fixture

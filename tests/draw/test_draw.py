@@ -15,7 +15,7 @@ from matplotlib.image import imread
 
 import handmade
 from nova.draw import draw
-from nova.errors import InvalidInput
+from nova.model.errors import InvalidInput
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 

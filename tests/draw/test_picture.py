@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import handmade
-from nova.costspace.space import CostSpace
 from nova.draw.picture import compose, thin, widen
-from nova.problem import Latency
+from nova.model.problem import Latency
+from nova.model.space import CostSpace
 
 
 def test_roles_loads_and_flows_of_the_hand_made_plan() -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova.plan import Replicas
+from nova.model.replicas import Replicas
+from nova.model.subjoins import SubJoins
 from nova.routing import Epoch, Routes, Timeline, compile_routes
-from nova.virtual.resolve import SubJoins
 from tilings import random_replicas, sub_joins
 
 LEFTS, RIGHTS, NODES = 4, 4, 3

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders import FILES, invoke, write_files
-from nova.errors import SHOWN, Fault, InvalidInput
+from nova.model.errors import SHOWN, Fault, InvalidInput
 from nova.scenario import load
 
 SCENARIO = FILES["scenario.yaml"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from builders import FILES, write_files
-from nova.problem import Latency, Problem
+from nova.model.problem import Latency, Problem
 from nova.scenario import Scenario, load
 
 NODES = "id,capacity\na,1\nb,1\nc,1\n"

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import FILES, SMALL, write_files
-from nova.errors import InvalidInput
+from nova.model.errors import InvalidInput
 from nova.scenario import Scenario, load
 
 BITS = [",", "\n", '"', "\r\n", "\x00", "'", ":", "{", "}", "[", "- ", "#", "&a", "*a", "<<", "!!int", "\t", "nan", "-",

@@ -18,7 +18,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nova.problem import Equal, Latency, Pairs, Problem
+from nova.model.problem import Equal, Latency, Pairs, Problem
 from nova.scenario import Scenario, load
 
 names = st.text(st.characters(blacklist_categories=["Cs", "Cc", "Zs", "Zl", "Zp"]), min_size=1, max_size=8).filter(

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders import FILES, write_files, write_scenario
-from nova.options import Options
-from nova.problem import Dense, Equal, Pairs
+from nova.model.options import Options
+from nova.model.problem import Dense, Equal, Pairs
+from nova.placement.resolve import resolve
 from nova.scenario import Columns, load
-from nova.virtual.resolve import resolve
 
 SCENARIO = FILES["scenario.yaml"]
 

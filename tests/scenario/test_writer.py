@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from builders import SMALL, write_scenario
-from nova.options import Options
-from nova.problem import Dense, Equal, Pairs, Problem, Query
+from nova.model.options import Options
+from nova.model.problem import Dense, Equal, Pairs, Problem, Query
+from nova.placement.resolve import resolve
 from nova.scenario import load
 from nova.scenario.writer import write
 from nova.synthetic import draw
-from nova.virtual.resolve import resolve
 
 
 def said(problem: Problem) -> dict[str, Any]:

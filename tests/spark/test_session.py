@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import nova
-from nova.errors import NovaError
+from nova.model.errors import NovaError
 from nova.spark import session as module
 
 

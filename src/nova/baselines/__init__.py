@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from nova.baselines.placement import Placement
-from nova.costspace.space import CostSpace
-from nova.errors import InvalidInput
-from nova.options import Options
-from nova.problem import Problem
-from nova.virtual.resolve import SubJoins
+from nova.model.errors import InvalidInput
+from nova.model.options import Options
+from nova.model.problem import Problem
+from nova.model.space import CostSpace
+from nova.model.subjoins import SubJoins
 
 BASELINES: dict[str, str] = {
     "sink": "Every join at its sink.",

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from nova.baselines.placement import Placement
-from nova.evaluate.metrics import flows, node_limit, node_load, overloaded
-from nova.problem import Floats, Problem
+from nova.evaluation.metrics import flows, node_limit, node_load, overloaded
+from nova.model.problem import Floats, Problem
 
 
 def uniform(problem: Problem, placement: Placement) -> Floats:

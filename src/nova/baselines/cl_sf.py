@@ -7,10 +7,10 @@ import numpy as np
 from nova.baselines.clusters import clusters
 from nova.baselines.placement import Placement, whole
 from nova.baselines.routes import HeadRoutes, relay_load
-from nova.costspace.space import CostSpace
-from nova.options import Options
-from nova.problem import Ints, Problem
-from nova.virtual.resolve import SubJoins
+from nova.model.options import Options
+from nova.model.problem import Ints, Problem
+from nova.model.space import CostSpace
+from nova.model.subjoins import SubJoins
 
 
 def place(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nova.problem import Bools, Floats, Ints
+from nova.model.problem import Bools, Floats, Ints
 
 SHARE = 0.1
 """Clusters per node."""

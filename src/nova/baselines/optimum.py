@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from nova.baselines.placement import Placement, finished, straight
-from nova.costspace.space import CostSpace
-from nova.errors import Infeasible, InvalidInput
-from nova.evaluate.bounds.costs import cost_matrix
-from nova.evaluate.bounds.exact import integer_optimum
-from nova.evaluate.bounds.linear import Shares, solve
-from nova.options import LEGS, Options
-from nova.plan import Plan, Replicas
-from nova.problem import Problem
-from nova.virtual.resolve import SubJoins
+from nova.evaluation.bounds.costs import cost_matrix
+from nova.evaluation.bounds.exact import integer_optimum
+from nova.evaluation.bounds.linear import Shares, solve
+from nova.model.errors import Infeasible, InvalidInput
+from nova.model.options import LEGS, Options
+from nova.model.plan import Plan
+from nova.model.problem import Problem
+from nova.model.replicas import Replicas
+from nova.model.space import CostSpace
+from nova.model.subjoins import SubJoins
 
 LARGEST = 10_000_000
 """Sub-joins × hosts up to which the linear program is tried."""

@@ -7,12 +7,13 @@ from typing import cast
 
 import numpy as np
 
-from nova.costspace.space import CostSpace
-from nova.evaluate.metrics import Distances, flows, node_limit, node_load, overloaded
-from nova.options import Options
-from nova.plan import Plan, Replicas
-from nova.problem import Floats, Ints, Problem
-from nova.virtual.resolve import SubJoins
+from nova.evaluation.metrics import Distances, flows, node_limit, node_load, overloaded
+from nova.model.options import Options
+from nova.model.plan import Plan
+from nova.model.problem import Floats, Ints, Problem
+from nova.model.replicas import Replicas
+from nova.model.space import CostSpace
+from nova.model.subjoins import SubJoins
 
 
 @dataclass(frozen=True)

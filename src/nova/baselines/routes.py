@@ -10,10 +10,10 @@ import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import breadth_first_order
 
-from nova.evaluate.metrics import Distances
+from nova.evaluation.metrics import Distances
 from nova.jit import kernel
-from nova.problem import Floats, Ints
-from nova.virtual.resolve import SubJoins
+from nova.model.problem import Floats, Ints
+from nova.model.subjoins import SubJoins
 
 
 class Routes(Protocol):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nova.baselines.placement import Placement, straight, whole
-from nova.costspace.space import CostSpace
-from nova.options import Options
-from nova.problem import Problem
-from nova.virtual.resolve import SubJoins
+from nova.model.options import Options
+from nova.model.problem import Problem
+from nova.model.space import CostSpace
+from nova.model.subjoins import SubJoins
 
 
 def place(problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> Placement:

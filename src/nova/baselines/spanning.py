@@ -12,9 +12,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial import Delaunay, QhullError
 
-from nova.costspace.space import CostSpace
 from nova.jit import kernel
-from nova.problem import Floats
+from nova.model.problem import Floats
+from nova.model.space import CostSpace
 
 DENSE = 20_000
 """Up to this many nodes all pairs are compared (time n², memory n). Beyond, flat spaces in two dimensions use their

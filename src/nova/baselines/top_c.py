@@ -7,11 +7,11 @@ import heapq
 import numpy as np
 
 from nova.baselines.placement import Placement, straight, whole
-from nova.costspace.space import CostSpace
-from nova.errors import Infeasible
-from nova.options import Options
-from nova.problem import Floats, Ints, Problem
-from nova.virtual.resolve import SubJoins
+from nova.model.errors import Infeasible
+from nova.model.options import Options
+from nova.model.problem import Floats, Ints, Problem
+from nova.model.space import CostSpace
+from nova.model.subjoins import SubJoins
 
 
 def place(problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> Placement:

@@ -7,10 +7,10 @@ import numpy as np
 from nova.baselines.placement import Placement, whole
 from nova.baselines.routes import Tree, relay_load
 from nova.baselines.spanning import spanning_tree
-from nova.costspace.space import CostSpace
-from nova.options import Options
-from nova.problem import Problem
-from nova.virtual.resolve import SubJoins
+from nova.model.options import Options
+from nova.model.problem import Problem
+from nova.model.space import CostSpace
+from nova.model.subjoins import SubJoins
 
 
 def place(problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> Placement:

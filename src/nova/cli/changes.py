@@ -14,7 +14,7 @@ import typer
 from nova.cli.output import table
 
 if TYPE_CHECKING:
-    from nova.reoptimize import Change, Controller, Stability
+    from nova.controller import Change, Controller, Stability
 
 SHOWN = 100
 """Changes listed in a table; the rest is counted, and `--json` has them all."""
@@ -34,7 +34,7 @@ HYSTERESIS = typer.Option(
 
 def stability_of(jitter_ms: float | None, migration_ms: float | None, hysteresis: float | None) -> Stability:
     """The options of stability, with defaults for those not given."""
-    from nova.reoptimize.stability import Stability
+    from nova.controller.stability import Stability
 
     given: dict[str, Any] = {"jitter_ms": jitter_ms, "migration_ms": migration_ms, "hysteresis": hysteresis}
     return Stability(**{name: value for name, value in given.items() if value is not None})
@@ -52,7 +52,7 @@ def shares_text(shares: Sequence[float]) -> str:
 
 def change_row(change: Change) -> list[Any]:
     """One line of the table of changes."""
-    from nova.reoptimize.changes import Move, Repartition
+    from nova.controller.changes import Move, Repartition
 
     if isinstance(change, Repartition):
         where, part = f"{_parts(change.before)} → {_parts(change.after)}", None
@@ -83,8 +83,8 @@ def write_running(controller: Controller, output: Path, inputs: Mapping[str, Any
     """Write the plan that runs now as a plan folder, and the scenario that events have led to into a folder in it.
     Returns the scenario file; None where no two sources join any more."""
     from nova.cli.plan import write_whole
-    from nova.errors import NovaError
-    from nova.reoptimize.export import export
+    from nova.controller.export import export
+    from nova.model.errors import NovaError
 
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -36,10 +36,10 @@ def command(
 
     Example: `nova compare demo/scenario.yaml -a nova,source,top-c -o compare.html`
     """
-    from nova.evaluate.bounds import lower_bound
-    from nova.report.approaches import COMPARED, check_names
-    from nova.report.compare import compare
-    from nova.report.picture import check_ending, draw
+    from nova.draw.comparison import check_ending, draw
+    from nova.evaluation.approaches import COMPARED, check_names
+    from nova.evaluation.bounds import lower_bound
+    from nova.evaluation.compare import compare
     from nova.scenario import load
 
     names = check_names([name.strip() for name in approaches.split(",")]) if approaches else list(COMPARED)

@@ -31,10 +31,10 @@ def command(
     """
     from nova.cli.opening import open_plan
     from nova.cli.options import milliseconds
-    from nova.spark.run.deploy import shares, write
-    from nova.spark.run.exchange import open_exchange
-    from nova.spark.run.share import SIDES, Settled
     from nova.spark.session import open_session
+    from nova.spark.sites.deploy import shares, write
+    from nova.spark.sites.exchange import open_exchange
+    from nova.spark.sites.share import SIDES, Settled
 
     opened = open_plan(scenario, plan)
     open_exchange(exchange, out)  # an address that cannot work is refused here, not at every site

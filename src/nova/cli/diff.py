@@ -14,8 +14,8 @@ from nova.cli.output import JSON, emit_json, progress, table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nova.evaluate.metrics import Metrics
-    from nova.reoptimize.diff import ReplicaChange
+    from nova.controller.diff import ReplicaChange
+    from nova.evaluation.metrics import Metrics
 
 app = typer.Typer()
 
@@ -37,8 +37,8 @@ def command(
 
     Example: `nova diff demo/plan demo/plan2 -s demo/scenario.yaml -s demo/plan2/scenario/scenario.yaml`
     """
-    from nova.errors import InvalidInput
-    from nova.reoptimize.diff import KINDS, diff
+    from nova.controller.diff import KINDS, diff
+    from nova.model.errors import InvalidInput
 
     if scenarios and len(scenarios) > 2:
         raise InvalidInput(f"--scenario is given once or twice, not {len(scenarios)} times")
@@ -91,8 +91,8 @@ def replicas_of(folder: Path) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from nova.errors import Fault, InvalidInput
-    from nova.plan import SHARES
+    from nova.model.errors import Fault, InvalidInput
+    from nova.model.replicas import SHARES
 
     file = folder / "replicas.parquet"
     try:
@@ -109,7 +109,7 @@ def replicas_of(folder: Path) -> pa.Table:
 
 
 def _figures(scenario: Path, plan: Path) -> Metrics:
-    from nova.evaluate.metrics import Measured, evaluate
+    from nova.evaluation.metrics import Measured, evaluate
 
     opened = open_plan(scenario, plan)
     problem, made = opened.scenario.problem, opened.plan

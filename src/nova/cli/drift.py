@@ -24,7 +24,7 @@ def command(scenario: Path = SCENARIO, plan: Path = PLAN, as_json: bool = JSON) 
     """
     opened = open_plan(scenario, plan)
     with progress("planning afresh"):
-        from nova.reoptimize.drift import drift
+        from nova.controller.drift import drift
 
         found = drift(opened.scenario.problem, opened.plan)
     if as_json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nova.cli.output import JSON, emit_json, progress, table, warn
-from nova.errors import Fault, InvalidInput
+from nova.model.errors import Fault, InvalidInput
 
 if TYPE_CHECKING:
     from nova.costspace import CostSpace

@@ -9,8 +9,8 @@ from typing import Any
 import typer
 
 from nova.cli.output import emit_json, progress, table, warn
-from nova.errors import Fault, InvalidInput
-from nova.options import Options
+from nova.model.errors import Fault, InvalidInput
+from nova.model.options import Options
 
 
 def run(
@@ -29,8 +29,8 @@ def run(
     with progress("starting Spark") as bar:
         task = bar.task_ids[0]
         with open_session(master, name="nova embed", heavy=True) as spark:
-            from nova.spark.embed.engine import add_newcomers, embed_table
-            from nova.spark.embed.work import Work
+            from nova.spark.ingest.embed.engine import add_newcomers, embed_table
+            from nova.spark.ingest.embed.work import Work
 
             bar.update(task, description="reading latencies")
             latency, options, source = _latency(spark, given, overrides)
@@ -76,7 +76,7 @@ def run(
 
 def _latency(spark: Any, given: Path, overrides: dict[str, Any]) -> tuple[Any, Options, str]:
     """The latencies as Spark reads them, the options, and what tells this input from others."""
-    from nova.spark.embed.engine import fingerprint, latency_frame, latency_table
+    from nova.spark.ingest.embed.engine import fingerprint, latency_frame, latency_table
 
     if given.is_dir() or given.name.removesuffix(".gz").endswith((".csv", ".parquet")):
         if not given.exists():
@@ -94,7 +94,7 @@ def _latency(spark: Any, given: Path, overrides: dict[str, Any]) -> tuple[Any, O
 
 
 def _rows(base: Path) -> int:
-    from nova.spark.embed.engine import read_coordinates
+    from nova.spark.ingest.embed.engine import read_coordinates
 
     return len(read_coordinates(base)[0])
 

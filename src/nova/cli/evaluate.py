@@ -12,9 +12,9 @@ from nova.cli.opening import PLAN, SCENARIO, open_plan
 from nova.cli.output import JSON, emit_json, progress, table
 
 if TYPE_CHECKING:
-    from nova.evaluate.metrics import Metrics
-    from nova.plan import Plan
-    from nova.problem import Problem
+    from nova.evaluation.metrics import Metrics
+    from nova.model.plan import Plan
+    from nova.model.problem import Problem
 
 app = typer.Typer()
 
@@ -33,8 +33,8 @@ def command(scenario: Path = SCENARIO, plan: Path = PLAN, as_json: bool = JSON) 
     """
     opened = open_plan(scenario, plan)
     problem, made = opened.scenario.problem, opened.plan
-    from nova.evaluate.bounds import lower_bound
-    from nova.evaluate.metrics import Measured, evaluate
+    from nova.evaluation.bounds import lower_bound
+    from nova.evaluation.metrics import Measured, evaluate
 
     with progress("evaluating"):
         estimated = evaluate(problem, made, bound=lower_bound)
@@ -58,7 +58,7 @@ def overloads(problem: Problem, plan: Plan) -> list[dict[str, Any]]:
     """The overloaded nodes, worst first: tuples/s that reach them and that they can take."""
     import numpy as np
 
-    from nova.evaluate.metrics import flows, node_limit, node_load, overloaded
+    from nova.evaluation.metrics import flows, node_limit, node_load, overloaded
 
     load, limit = node_load(flows(plan), len(problem.nodes)), node_limit(problem)
     rows = np.flatnonzero(overloaded(load, limit))

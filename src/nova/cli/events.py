@@ -22,7 +22,7 @@ from nova.cli.plan import refuse_other_folder
 from nova.cli.reoptimize import lines_of, name_of, told_waiting
 
 if TYPE_CHECKING:
-    from nova.reoptimize.durable.store import Outcome, Store
+    from nova.journal.store import Outcome, Store
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=MARKUP,
@@ -69,13 +69,13 @@ def apply(
 
     `tail -f feed.jsonl | nova events apply state`
     """
-    from nova.errors import InvalidInput
-    from nova.reoptimize.durable.identity import MARKER
-    from nova.reoptimize.durable.steps import parse
+    from nova.journal.identity import MARKER
+    from nova.journal.steps import parse
+    from nova.model.errors import InvalidInput
 
     if not (state / MARKER).exists():
         _create(state, scenario, plan, jitter_ms, migration_ms, hysteresis)
-    from nova.reoptimize.durable.store import Store
+    from nova.journal.store import Store
 
     with progress("opening"):
         store = Store(state)
@@ -114,14 +114,14 @@ def _create(
     state: Path, scenario: Path | None, plan: Path | None, jitter_ms: float | None, migration_ms: float | None,
     hysteresis: float | None,
 ) -> None:
-    from nova.errors import Fault, InvalidInput
+    from nova.model.errors import Fault, InvalidInput
 
     if scenario is None or plan is None:
         raise InvalidInput([Fault(str(state), "not a folder of events; make it with --scenario SCENARIO --plan PLAN")])
     opened = open_plan(scenario, plan)
-    from nova.reoptimize import Controller
-    from nova.reoptimize.durable.store import Store
-    from nova.reoptimize.export import inputs_of
+    from nova.controller import Controller
+    from nova.controller.export import inputs_of
+    from nova.journal.store import Store
 
     with progress("making the folder"):
         stability = stability_of(jitter_ms, migration_ms, hysteresis)
@@ -134,7 +134,7 @@ def _create(
 
 def _same_origin(store: Store, scenario: Path | None, plan: Path | None, stability: dict[str, float | None]) -> None:
     """The same command may be given again after a crash; another origin is a mistake."""
-    from nova.errors import Fault, InvalidInput
+    from nova.model.errors import Fault, InvalidInput
 
     about = store.identity.about
     given = {"scenario": scenario and str(scenario.resolve()), "plan": plan and str(plan.resolve()), **stability}
@@ -148,7 +148,7 @@ def _same_origin(store: Store, scenario: Path | None, plan: Path | None, stabili
 
 
 def _snapshot(store: Store) -> None:
-    from nova.reoptimize.durable.errors import NotDurable
+    from nova.journal.errors import NotDurable
 
     try:
         store.snapshot()
@@ -192,7 +192,7 @@ class _Teller:
 
     def tell(self, outcomes: list[Outcome]) -> None:
         """Steps that are durable now."""
-        from nova.reoptimize.changes import to_json
+        from nova.controller.changes import to_json
 
         for one in outcomes:
             self.steps += 1
@@ -245,9 +245,9 @@ def log(
 
     Example: `nova events log state --from 1200 --json`
     """
-    from nova.reoptimize.durable import journal
-    from nova.reoptimize.durable.identity import Identity
-    from nova.reoptimize.durable.steps import document_of
+    from nova.journal import journal
+    from nova.journal.identity import Identity
+    from nova.journal.steps import document_of
 
     identity = Identity.read(state)
     oldest = journal.oldest(state)
@@ -291,8 +291,8 @@ def replay(
     if output is not None:
         refuse_other_folder(output)
     with progress("replaying"):
-        from nova.reoptimize.durable.identity import Identity
-        from nova.reoptimize.durable.replay import replay as rebuild
+        from nova.journal.identity import Identity
+        from nova.journal.replay import replay as rebuild
 
         found = rebuild(state)
         if output is not None:
@@ -312,6 +312,6 @@ def replay(
         if output is not None:
             typer.echo(f"wrote {output}")
     if not found.equal:
-        from nova.errors import BrokenPlan
+        from nova.model.errors import BrokenPlan
 
         raise BrokenPlan(f"what is stored in {state} is not what its journal leads to")

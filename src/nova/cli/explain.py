@@ -10,10 +10,10 @@ import typer
 
 from nova.cli.opening import PLAN, SCENARIO, open_plan
 from nova.cli.output import JSON, emit_json, table
-from nova.evaluate.words import rate
+from nova.evaluation.words import rate
 
 if TYPE_CHECKING:
-    from nova.evaluate.explain import Explainer, JoinExplained, NodeExplained
+    from nova.evaluation.explain import Explainer, JoinExplained, NodeExplained
 
 app = typer.Typer()
 
@@ -39,8 +39,8 @@ def command(
 
     Example: `nova explain demo/scenario.yaml demo/plan --join p1 h1`
     """
-    from nova.errors import InvalidInput
-    from nova.evaluate.explain import Explainer
+    from nova.evaluation.explain import Explainer
+    from nova.model.errors import InvalidInput
 
     if node is not None and join is not None:
         raise InvalidInput("give --node or --join, not both")

@@ -23,7 +23,7 @@ def command(
 
     Example: `nova init demo && nova plan demo/scenario.yaml -o demo/plan`
     """
-    from nova.errors import Fault, InvalidInput
+    from nova.model.errors import Fault, InvalidInput
 
     template = {file.name: file.read_text("utf-8") for file in files("nova.scenario").joinpath("template").iterdir()}
     if folder.exists() and not folder.is_dir():

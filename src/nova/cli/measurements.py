@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nova.cli.output import JSON, emit_json, percent, progress, table, warn
-from nova.errors import Fault, InvalidInput
-from nova.units import DURATION, RTT, Quantity
+from nova.model.errors import Fault, InvalidInput
+from nova.model.units import DURATION, RTT, Quantity
 
 if TYPE_CHECKING:
-    from nova.spark.measurements.pipeline import Task
+    from nova.spark.ingest.measurements.pipeline import Task
 
 app = typer.Typer()
 
@@ -75,9 +75,9 @@ def command(
         bar_task = bar.task_ids[0]
         heavy = follow or stored_bytes(inputs) > HEAVY_BYTES
         with open_session(master, name="nova measurements", heavy=heavy) as spark:
-            from nova.spark.measurements.columns import chosen
-            from nova.spark.measurements.pipeline import Task, measurements
-            from nova.spark.measurements.validate import Rules, Zeros
+            from nova.spark.ingest.measurements.columns import chosen
+            from nova.spark.ingest.measurements.pipeline import Task, measurements
+            from nova.spark.ingest.measurements.validate import Rules, Zeros
 
             meaning: Zeros = "floored" if zeros == "floored" else "missing"
             rules = Rules(meaning, floor_ms, max_rtt_ms, earliest, latest)
@@ -123,8 +123,8 @@ def show(report: dict[str, Any], output: str) -> None:
 
 def _follow(spark: Any, task: Task, moved_ms: float, every_s: float, once: bool, as_json: bool) -> None:
     """Follow the folder until it is stopped; a line (with --json a JSON document) per batch."""
-    from nova.options import Options
-    from nova.spark.measurements.follow import Following, follow
+    from nova.model.options import Options
+    from nova.spark.ingest.measurements.follow import Following, follow
 
     def tell(figures: dict[str, Any]) -> None:
         if as_json:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from nova.cli.output import progress, warn
-from nova.errors import BrokenPlan
+from nova.model.errors import BrokenPlan
 
 if TYPE_CHECKING:
-    from nova.plan import Plan
+    from nova.model.plan import Plan
     from nova.scenario import Scenario
 
 SCENARIO = typer.Argument(..., metavar="SCENARIO", help="Scenario file, YAML or JSON.")
@@ -35,10 +35,10 @@ def open_plan(scenario: Path, folder: Path) -> Opened:
     A plan for another version of the scenario is read with a warning where it still holds, so that one can see how an
     old plan does under new latencies or rates; a plan that loses, doubles or misplaces results is refused.
     """
-    from nova.physical.check import check
-    from nova.plan import read
+    from nova.model.plan import read
+    from nova.placement.check import check
+    from nova.placement.resolve import resolve
     from nova.scenario import load
-    from nova.virtual.resolve import resolve
 
     with progress("reading scenario and plan"):
         loaded = load(scenario)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from nova.errors import Fault, InvalidInput
+from nova.model.errors import Fault, InvalidInput
 
 
 def milliseconds(text: str, name: str) -> float:
     """A duration such as 500ms or 10min, in ms; `name` is the option's, for the error."""
-    from nova.units import DURATION
+    from nova.model.units import DURATION
 
     try:
         return DURATION.parse(text)

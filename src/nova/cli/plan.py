@@ -14,8 +14,8 @@ import typer
 from nova.cli.output import JSON, emit_json, progress, table, warn
 
 if TYPE_CHECKING:
-    from nova.plan import Plan
-    from nova.problem import Problem
+    from nova.model.plan import Plan
+    from nova.model.problem import Problem
 
 app = typer.Typer()
 
@@ -88,7 +88,7 @@ def summarise(plan: Plan, problem: Problem) -> dict[str, Any]:
     """The figures that one looks at first; ms and tuples/s. `nova evaluate` has the rest."""
     import numpy as np
 
-    from nova.evaluate.metrics import evaluate
+    from nova.evaluation.metrics import evaluate
 
     metrics = evaluate(problem, plan)
     per_join = np.bincount(plan.replicas.join, minlength=len(plan.joins))
@@ -132,7 +132,7 @@ def _print(figures: dict[str, Any], output: Path) -> None:
 
 def refuse_other_folder(output: Path) -> None:
     """A plan may replace a plan, but nothing else that happens to have the name."""
-    from nova.errors import Fault, InvalidInput
+    from nova.model.errors import Fault, InvalidInput
 
     if output.is_dir():
         if any(output.iterdir()) and not (output / "plan.json").exists():
@@ -146,7 +146,7 @@ def write_whole(plan: Plan, output: Path, problem: Problem) -> None:
 
     Where a plan stands already, its files are replaced one by one and other files in the folder stay.
     """
-    from nova.errors import NovaError
+    from nova.model.errors import NovaError
 
     beside: Path | None = None
     try:

@@ -16,7 +16,7 @@ from nova.cli.output import JSON, emit_json, progress, table, warn
 from nova.cli.plan import refuse_other_folder
 
 if TYPE_CHECKING:
-    from nova.reoptimize import Waiting
+    from nova.controller import Waiting
 
 app = typer.Typer()
 
@@ -42,10 +42,10 @@ def command(
     Example: `echo '{"event": "node_removed", "node": "north-fog"}' | nova reoptimize demo/scenario.yaml demo/plan
     -e - -o demo/plan2`
     """
-    from nova.reoptimize import Change, Controller
-    from nova.reoptimize.changes import to_json
-    from nova.reoptimize.durable.steps import parse
-    from nova.reoptimize.export import inputs_of
+    from nova.controller import Change, Controller
+    from nova.controller.changes import to_json
+    from nova.controller.export import inputs_of
+    from nova.journal.steps import parse
 
     refuse_other_folder(output)
     opened = open_plan(scenario, plan)
@@ -97,7 +97,7 @@ def name_of(events: Path) -> str:
 
 def lines_of(events: Path) -> Iterator[str]:
     """The lines of a file of events, or of stdin."""
-    from nova.errors import Fault, InvalidInput
+    from nova.model.errors import Fault, InvalidInput
 
     try:
         if str(events) == "-":

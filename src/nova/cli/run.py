@@ -12,12 +12,12 @@ import typer
 
 from nova.cli.options import milliseconds
 from nova.cli.output import JSON, emit_json, percent, progress, table, warn
-from nova.errors import Fault, InvalidInput
+from nova.model.errors import Fault, InvalidInput
 
 if TYPE_CHECKING:
-    from nova.plan import Plan
+    from nova.model.plan import Plan
     from nova.scenario import Scenario
-    from nova.spark.run.run import Settings
+    from nova.spark.job.run import Settings
 
 app = typer.Typer()
 
@@ -72,7 +72,7 @@ def command(
     if replan is not None:
         _hand_in(scenario, replan, out, as_json)
         return
-    from nova.spark.run.run import Run, Settings
+    from nova.spark.job.run import Run, Settings
     from nova.spark.session import session, to_the_end
 
     sink, target = _sink(to)
@@ -98,7 +98,7 @@ def command(
     with to_the_end(spark):
         run = Run(spark, loaded, chosen, settings)
         _stop_on_signals(run.stop)
-        from nova.spark.run.display import Display
+        from nova.cli.display import Display
 
         with Display() as display:
             run.start()
@@ -123,11 +123,11 @@ def _stop_on_signals(stop: Callable[[], None]) -> None:
 def _run_site(scenario: Path, plan: Path | None, node: str, exchange: str | None, master: str | None,
               settings: Settings, as_json: bool) -> None:
     """Run one site: from its own folder, or from the whole scenario and plan."""
-    from nova.spark.run import share as shares
-    from nova.spark.run.deploy import shares as cut
-    from nova.spark.run.exchange import open_exchange
-    from nova.spark.run.site import Site
     from nova.spark.session import session, to_the_end
+    from nova.spark.sites import share as shares
+    from nova.spark.sites.deploy import shares as cut
+    from nova.spark.sites.exchange import open_exchange
+    from nova.spark.sites.site import Site
 
     mine: shares.Share | None = None
     if scenario.is_dir():
@@ -189,7 +189,7 @@ def planned_by(approach: str, scenario: Scenario) -> Plan:
         from nova.optimizer import optimize
 
         return optimize(scenario.problem, scenario.options)
-    from nova.report.approaches import check_names, embedded, run
+    from nova.evaluation.approaches import check_names, embedded, run
 
     check_names([approach])
     problem, space = embedded(scenario.problem, scenario.options)
@@ -199,7 +199,7 @@ def planned_by(approach: str, scenario: Scenario) -> Plan:
 def _hand_in(scenario: Path, folder: Path, out: Path, as_json: bool) -> None:
     from nova.cli.opening import open_plan
     from nova.scenario import load
-    from nova.spark.run.handover import hand_in
+    from nova.spark.replan.handover import hand_in
 
     loaded = open_plan(scenario, folder).scenario if folder.is_dir() else load(scenario)
     names = hand_in(folder, out, loaded.problem)

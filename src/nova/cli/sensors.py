@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from nova.cli.output import JSON, emit_json, progress, table
-from nova.errors import Fault, InvalidInput
+from nova.model.errors import Fault, InvalidInput
 
 app = typer.Typer()
 
@@ -40,8 +40,8 @@ def command(
     with progress("starting Spark") as bar:
         bar_task = bar.task_ids[0]
         with open_session(master, name="nova sensors", heavy=stored_bytes(inputs) > HEAVY_BYTES) as spark:
-            from nova.spark.sensors.pipeline import Task, sensors
-            from nova.spark.sensors.regions import Grid, read_polygons
+            from nova.spark.ingest.sensors.pipeline import Task, sensors
+            from nova.spark.ingest.sensors.regions import Grid, read_polygons
 
             task = Task(inputs, output, Grid(cell) if regions is None else read_polygons(regions))
             report = sensors(spark, task, lambda step: bar.update(bar_task, description=step))

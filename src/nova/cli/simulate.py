@@ -10,7 +10,7 @@ import typer
 
 from nova.cli.opening import PLAN, SCENARIO, open_plan
 from nova.cli.output import JSON, emit_json, progress, table
-from nova.evaluate.simulation.result import Arrivals, SimulationResult
+from nova.evaluation.simulation.result import Arrivals, SimulationResult
 
 app = typer.Typer()
 
@@ -35,7 +35,7 @@ def command(
 
     Example: `nova simulate demo/scenario.yaml demo/plan --duration 60 -o backlog.csv`
     """
-    from nova.evaluate import simulation
+    from nova.evaluation import simulation
 
     opened = open_plan(scenario, plan)
     problem, made = opened.scenario.problem, opened.plan

@@ -6,9 +6,9 @@ import numpy as np
 
 from nova.costspace import dice
 from nova.costspace.neighbours import adjacency
-from nova.costspace.space import Accuracy, CostSpace, HeldOut, Rows
 from nova.jit import kernel
-from nova.problem import Floats, Ints
+from nova.model.problem import Floats, Ints
+from nova.model.space import Accuracy, CostSpace, HeldOut, Rows
 
 TRIPLES = 200_000
 """How many triples are drawn where there are too many to look at all: a share of 7 % is then known to 0.1 %."""

@@ -12,10 +12,10 @@ from nova.costspace import mds, stress, vivaldi
 from nova.costspace.accuracy import measure, tiv
 from nova.costspace.landmarks import pieces
 from nova.costspace.neighbours import choose, spanning
-from nova.costspace.space import CostSpace, HeldOut
-from nova.errors import Fault, InvalidInput
-from nova.options import Options
-from nova.problem import Bools, Floats, Ints, Latency, Problem
+from nova.model.errors import Fault, InvalidInput
+from nova.model.options import Options
+from nova.model.problem import Bools, Floats, Ints, Latency, Problem
+from nova.model.space import CostSpace, HeldOut
 
 REFIT_SHARE = 0.1
 """Share of the pairs that a second fit leaves out where all are needed."""

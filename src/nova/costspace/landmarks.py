@@ -10,8 +10,8 @@ import numpy as np
 from scipy.sparse import coo_matrix, csr_matrix
 from scipy.sparse.csgraph import connected_components, dijkstra
 
-from nova.costspace.space import Rows
-from nova.problem import Floats, Ints
+from nova.model.problem import Floats, Ints
+from nova.model.space import Rows
 
 START_HEIGHT = 0.05
 """First guess of a height, as a share of the median RTT."""

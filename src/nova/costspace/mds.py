@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from nova.costspace.landmarks import landmark_mds
-from nova.errors import InvalidInput
 from nova.jit import kernel
-from nova.problem import Floats, Ints
+from nova.model.errors import InvalidInput
+from nova.model.problem import Floats, Ints
 
 LARGEST = 3000
 """Nodes. Beyond, dense matrices take more memory and time than the stress solver needs for a better fit."""

@@ -6,9 +6,9 @@ import numpy as np
 
 from nova.costspace import dice
 from nova.costspace.landmarks import pieces
-from nova.costspace.space import Rows
 from nova.jit import kernel
-from nova.problem import Bools, Floats, Ints
+from nova.model.problem import Bools, Floats, Ints
+from nova.model.space import Rows
 
 NEAR = 0.25
 """Share of a node's neighbours taken from its nearest ones. Near ones lower the tail of the error, far ones the median

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from nova.costspace.space import CostSpace
 from nova.jit import kernel
-from nova.problem import Floats, Ints
+from nova.model.problem import Floats, Ints
+from nova.model.space import CostSpace
 
 STEPS = 15
 """Gauss–Newton steps per start and tolerance, at most."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nova.costspace.space import CostSpace
-from nova.problem import Floats, Latency
+from nova.model.problem import Floats, Latency
+from nova.model.space import CostSpace
 
 
 def line(n: int, spacing: float = 10.0) -> CostSpace:

@@ -26,9 +26,9 @@ import numpy as np
 
 from nova.costspace import dice
 from nova.costspace.landmarks import start
-from nova.costspace.space import Rows
 from nova.jit import kernel
-from nova.problem import Floats, Ints
+from nova.model.problem import Floats, Ints
+from nova.model.space import Rows
 
 LOOSE, TIGHT = 0.2, 0.05
 """Relative residual beyond which the robust sweep pulls with constant force, at its beginning and its end."""

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from nova.costspace.space import CostSpace
-from nova.errors import Fault, InvalidInput
 from nova.files import appearing
+from nova.model.errors import Fault, InvalidInput
+from nova.model.space import CostSpace
 
 ENDINGS = (".csv", ".parquet")
 

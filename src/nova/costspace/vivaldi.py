@@ -13,9 +13,9 @@ import numpy as np
 
 from nova.costspace import dice
 from nova.costspace.neighbours import adjacency
-from nova.costspace.space import Rows
 from nova.jit import inline, kernel
-from nova.problem import Floats, Ints
+from nova.model.problem import Floats, Ints
+from nova.model.space import Rows
 
 C_MOVE = 0.25
 """c_c: the largest share of a residual that one measurement removes."""

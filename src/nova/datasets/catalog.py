@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from nova.datasets.digests import DIGESTS
-from nova.errors import InvalidInput
+from nova.model.errors import InvalidInput
 
 Kind = Literal["latency", "series", "pairs", "coordinates", "nodes", "sensors"]
 Form = Literal["matrix", "nested", "points", "text"]

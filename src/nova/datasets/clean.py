@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nova.datasets.catalog import Rules
-from nova.problem import Floats, Latency
+from nova.model.problem import Floats, Latency
 
 APART = 0.1
 """Directions that differ by more than this share are counted when averaged."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from nova.errors import Fault, InvalidInput
+from nova.model.errors import Fault, InvalidInput
 
 NA = {"", "na", "nan", "null", "none"}
 HEADS = {"", "node", "id", "name"}

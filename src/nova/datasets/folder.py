@@ -11,7 +11,7 @@ import pooch
 
 from nova.datasets.catalog import Dataset, files_of
 from nova.datasets.content import read_stored, text_digest
-from nova.errors import InvalidInput
+from nova.model.errors import InvalidInput
 
 VARIABLE = "NOVA_DATA"
 State = Literal["verified", "differs"]

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nova.errors import Fault, InvalidInput
-from nova.problem import Nodes, Pairs, Problem, Query, Sources
+from nova.model.errors import Fault, InvalidInput
+from nova.model.problem import Nodes, Pairs, Problem, Query, Sources
 
 REQUIRED = ("nodes", "pairs", "sink")
 

@@ -17,7 +17,7 @@ import pooch
 from nova.datasets.catalog import GITHUB, Dataset, Origin
 from nova.datasets.content import Content, read_nested, read_stored, read_table, read_text, text_digest, write_stored
 from nova.datasets.folder import State, cache
-from nova.errors import InvalidInput, NovaError
+from nova.model.errors import InvalidInput, NovaError
 
 Download = Callable[[str, Path], Path]
 """Fetch an address into a folder and return the file."""

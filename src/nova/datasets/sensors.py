@@ -10,7 +10,7 @@ import pyarrow.csv as pa_csv
 
 from nova.datasets.catalog import Dataset, files_of, find
 from nova.datasets.folder import require
-from nova.errors import InvalidInput
+from nova.model.errors import InvalidInput
 
 FAULT = -142.36
 """What a broken BMP280 of the artifact reports, in °C: far below anything on Earth."""

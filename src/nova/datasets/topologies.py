@@ -13,8 +13,8 @@ from nova.datasets.catalog import Dataset, find
 from nova.datasets.clean import Cleaning, clean
 from nova.datasets.content import Content, read_stored
 from nova.datasets.folder import locate, require
-from nova.errors import InvalidInput
-from nova.problem import Floats, Latency
+from nova.model.errors import InvalidInput
+from nova.model.problem import Floats, Latency
 
 KEYS = ("node", "ip", "region")
 """Columns of node tables that hold the label of a matrix."""

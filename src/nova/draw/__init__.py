@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nova.draw.picture import Picture, compose
-from nova.errors import Fault, InvalidInput
-from nova.plan import Plan
-from nova.problem import Problem
+from nova.model.errors import Fault, InvalidInput
+from nova.model.plan import Plan
+from nova.model.problem import Problem
 
 __all__ = ["draw", "writer", "compose", "Picture"]
 

@@ -14,9 +14,9 @@ from plotly.subplots import make_subplots
 from nova.draw import palette
 from nova.draw.labels import place_labels
 from nova.draw.picture import Arrows, Picture, compose, thin, widen
-from nova.evaluate.words import rate
-from nova.plan import Plan
-from nova.problem import Floats, Ints, Problem
+from nova.evaluation.words import rate
+from nova.model.plan import Plan
+from nova.model.problem import Floats, Ints, Problem
 
 MOST_ARROWS = 400
 MOST_MARKS = 2_000

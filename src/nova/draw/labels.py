@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nova.problem import Floats
+from nova.model.problem import Floats
 
 SIDES = ("right", "left", "top", "bottom", "top right", "bottom right", "top left", "bottom left")
 """Sides to try, most readable first."""

@@ -7,19 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nova.evaluate.metrics import (
-    Flows,
-    Measured,
-    evaluate,
-    flows,
-    node_limit,
-    node_load,
-    overloaded,
-    utilisation,
-)
-from nova.plan import Plan
-from nova.problem import Bools, Floats, Ints, Problem
-from nova.virtual.median import virtual_positions
+from nova.evaluation.metrics import Flows, Measured, evaluate, flows, node_limit, node_load, overloaded, utilisation
+from nova.model.plan import Plan
+from nova.model.problem import Bools, Floats, Ints, Problem
+from nova.placement.median import virtual_positions
 
 FEW = 60
 """Up to this many nodes, names and single flows are shown; above, crowds are thinned and flows bundled."""

@@ -19,9 +19,9 @@ from matplotlib.ticker import PercentFormatter
 from nova.draw import palette
 from nova.draw.labels import offset, place_labels
 from nova.draw.picture import FEW, Arrows, Picture, compose, thin, widen
-from nova.evaluate.words import rate
-from nova.plan import Plan
-from nova.problem import Floats, Problem
+from nova.evaluation.words import rate
+from nova.model.plan import Plan
+from nova.model.problem import Floats, Problem
 
 MOST_ARROWS = 500
 MOST_MARKS = 20_000

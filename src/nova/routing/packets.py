@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nova.problem import Ints
+from nova.model.problem import Ints
 from nova.routing.flow import Flow, without_null_keys
 from nova.routing.position import Longs, column_bits, tuple_share, window_number
 from nova.routing.routes import Rows, SideName

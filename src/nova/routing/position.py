@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nova.problem import Floats
+from nova.model.problem import Floats
 from nova.routing.xxh64 import Hashes, hash_longs, hash_strings
 
 GOLDEN = 0.6180339887

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from nova.problem import Floats, Ints
+from nova.model.problem import Floats, Ints
 
 if TYPE_CHECKING:  # Spark's workers route tuples; they must not wait for the optimizer's imports
-    from nova.plan import Replicas
-    from nova.virtual.resolve import SubJoins
+    from nova.model.replicas import Replicas
+    from nova.model.subjoins import SubJoins
 
 Rows = npt.NDArray[np.intp]
 SideName = Literal["left", "right"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nova.problem import Floats, Ints
+from nova.model.problem import Floats, Ints
 from nova.routing.position import Longs, slice_position
 from nova.routing.routes import Routes, Rows, SideName
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nova.problem import Dense, Equal, Pairs, Problem
+from nova.model.problem import Dense, Equal, Pairs, Problem
 
 
 def digest(problem: Problem) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from nova.errors import Fault, InvalidInput
+from nova.model.errors import Fault, InvalidInput
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from nova.errors import SHOWN, Fault, InvalidInput
+from nova.model.errors import SHOWN, Fault, InvalidInput
 
 _SEARCHED = 20_000
 """Beyond this many names, close ones are looked for among those of about the same length only."""

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nova.problem import Bools, Floats, Ints, Latency, Nodes
+from nova.model.problem import Bools, Floats, Ints, Latency, Nodes
+from nova.model.units import RTT
 from nova.scenario.faults import Faults, listed
 from nova.scenario.table import Table
-from nova.units import RTT
 
 ABSURD_MS = 60_000.0
 """A round trip of more than a minute is a mistake of units, not a network."""

@@ -23,10 +23,10 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from nova.options import Options
+from nova.model.options import Options
+from nova.model.units import DURATION, NUMBER, RATE, Quantity
 from nova.scenario.document import line_of
 from nova.scenario.faults import Faults, listed, suggestion
-from nova.units import DURATION, NUMBER, RATE, Quantity
 
 FORMAT = 1
 """Version of the scenario contract, the field `nova`."""
@@ -212,7 +212,7 @@ _RATES = {"bandwidth_budget", "c_min"}
 
 
 def _option_fields() -> dict[str, Any]:
-    """The fields of `nova.options.Options`, each with its range: one list of options in the project, not two."""
+    """The fields of `nova.model.options.Options`, each with its range: one list of options in the project, not two."""
     hints, texts = get_type_hints(Options), _attribute_texts(Options)
     found: dict[str, Any] = {}
     for option in fields(Options):
@@ -245,7 +245,7 @@ def _attribute_texts(cls: type) -> dict[str, str]:
 OptionsModel: type[BaseModel] = create_model(
     "Options", __base__=_Part, __doc__="How to plan; every field has a default.", **_option_fields()
 )
-"""`nova.options.Options` as a user may write them."""
+"""`nova.model.options.Options` as a user may write them."""
 
 
 class Document(_Part):

@@ -9,9 +9,9 @@ from difflib import get_close_matches
 import numpy as np
 import pyarrow as pa
 
-from nova.problem import Floats, Nodes
+from nova.model.problem import Floats, Nodes
+from nova.model.units import RATE, RTT
 from nova.scenario.table import Table
-from nova.units import RATE, RTT
 
 OPTIONAL = ("height", "hosts", "bandwidth")
 

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nova.problem import Dense, Equal, Floats, Ints, JoinMatrix, Pairs
+from nova.model.problem import Dense, Equal, Floats, Ints, JoinMatrix, Pairs
+from nova.model.units import RATE
 from nova.scenario.faults import listed
 from nova.scenario.table import Table
-from nova.units import RATE
 
 MOST_PAIRS = 2**31 - 1
 """Sub-joins are counted in 32 bits; more than this many is a join matrix that somebody forgot to write."""

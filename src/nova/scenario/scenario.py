@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import ValidationError
 
-from nova.options import Options
-from nova.problem import Dense, JoinMatrix, Pairs, Problem, Query, Sources
+from nova.model.options import Options
+from nova.model.problem import Dense, JoinMatrix, Pairs, Problem, Query, Sources
 from nova.scenario import document, model
 from nova.scenario.digest import digest
 from nova.scenario.faults import Faults, suggestion

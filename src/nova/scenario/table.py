@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nova.problem import Bools, Floats, Ints
+from nova.model.problem import Bools, Floats, Ints
+from nova.model.units import Quantity
 from nova.scenario.faults import SHOWN, Faults, listed, suggestion
-from nova.units import Quantity
 
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
 

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
-from nova.options import Options
-from nova.problem import Dense, Equal, Ints, Problem, Query
-from nova.virtual.resolve import SubJoins, resolve
+from nova.model.options import Options
+from nova.model.problem import Dense, Equal, Ints, Problem, Query
+from nova.model.subjoins import SubJoins
+from nova.placement.resolve import resolve
 
 FILE = "scenario.yaml"
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nova.errors import NovaError
+from nova.model.errors import NovaError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,77 @@
+"""Display: a run as a table on the terminal, refreshed while it runs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+
+from nova.cli.output import errors
+
+if TYPE_CHECKING:
+    from nova.spark.job.run import Run
+
+REFRESH_S = 0.5
+HOSTS = 12
+"""Hosts on the display: the busiest."""
+
+
+class Display:
+    """Use as a context and call with the run; silent where nobody watches."""
+
+    def __init__(self) -> None:
+        self._live = Live(console=errors, auto_refresh=False, transient=True) if errors.is_terminal else None
+        self._last = 0.0
+
+    def __enter__(self) -> Display:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, run: Run) -> None:
+        now = time.monotonic()
+        if self._live is None or now - self._last < REFRESH_S:
+            return
+        self._last = now
+        self._live.update(Group(_queries(run), _hosts(run)), refresh=True)
+
+
+def _queries(run: Run) -> Table:
+    seconds = time.time() - run.began
+    table = Table(title=f"running for {seconds:.0f} s", title_justify="left")
+    for name in ("query", "in/s", "out/s", "results", "p50 ms", "p99 ms", "watermark", "late", "state"):
+        table.add_column(name, justify="left" if name in ("query", "watermark") else "right")
+    for one in run.running:
+        now, told = one.meter.lately(), one.meter.report(seconds)
+        latency = now.latency_ms or {}
+        table.add_row(
+            told["query"], f"{now.tuples_per_s:,.0f}", f"{now.results_per_s:,.0f}", f"{told['results']:,}",
+            *(f"{latency[p]:,.0f}" if latency else "–" for p in ("p50", "p99")),
+            told["watermark"] or "–", f"{told['late_tuples']:,}", f"{told['state'].get('packets', 0):,} packets",
+        )
+    return table
+
+
+def _hosts(run: Run) -> Table:
+    table = Table(title="hosts, tuples/s", title_justify="left")
+    waiting = None if run.emulation is None else run.emulation.backlog()
+    queue = [] if waiting is None else ["queue"]
+    for name in ("node", "now", "planned", "capacity", "used now", "planned", *queue):
+        table.add_column(name, justify="left" if name == "node" else "right")
+    hosts = sorted(run.hosts(), key=lambda h: -(h["planned_utilisation"] or 0))
+    for host in hosts[:HOSTS]:
+        used = "–" if host["capacity"] <= 0 else f"{host['recent_tuples_per_s'] / host['capacity']:.0%}"
+        planned = "–" if host["planned_utilisation"] is None else f"{host['planned_utilisation']:.0%}"
+        table.add_row(host["node"], f"{host['recent_tuples_per_s']:,.0f}", f"{host['planned_tuples_per_s']:,.0f}",
+                      f"{host['capacity']:,.0f}", used, planned,
+                      *([] if waiting is None else [f"{waiting.get(host['row'], 0):,}"]))
+    if len(hosts) > HOSTS:
+        table.caption = f"and {len(hosts) - HOSTS} more"
+    return table

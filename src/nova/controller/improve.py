@@ -1,0 +1,332 @@
+"""Mending: what an event left worse than need be, looked at within bounds.
+
+An event places what lost its host where there is room now. That alone would drift from a fresh plan, so a few moves are
+tried besides: a sub-join that had to go far may oust a replica that loses less (`oust`), room that opened is filled by
+those that gain most (`pull`), those that were ousted return (`go_home`), and sub-joins whose ways changed look for a
+better host (`reconsider`). How many are tried depends on the event, not on the size of the network. Hosts to look at
+are drawn from the index, by numbers that depend on what is looked at and not on when: the same question has the same
+answer on every replay, and in any order of events that do not touch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nova.controller.costs import TINY, cost_on, demand_of, ends_of, is_slice, share_of, worth_moving_below
+from nova.controller.layout import GONE, LARGEST, MOST_PARTS, RUNNING, SPARE_TOP, STEP, unpack
+from nova.controller.ledger import NOWHERE, RESERVE, ROUNDING, charge, drop, make, merge, move
+from nova.controller.lists import parts_of
+from nova.controller.place import search
+from nova.jit import inline, kernel
+from nova.placement.index import FAN, least_cost
+
+RESIDENTS = 12
+"""Replicas looked at per host: a host with thousands must not make an event slow."""
+CHOICES = 3
+"""Replicas that might give way and are tried in earnest."""
+
+
+@inline
+def _next_random(seed):  # type: ignore[no-untyped-def]
+    return seed * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+
+
+@kernel
+def _seed(s, node, amount):  # type: ignore[no-untyped-def]
+    """A number from where a node is and an amount of tuples/s."""
+    value = np.uint64(88172645463325252)
+    for k in range(s.at.shape[1]):
+        value = (value ^ np.uint64(np.int64(s.at[node, k] * 1048576.0))) * np.uint64(0x9E3779B97F4A7C15)
+        value ^= value >> np.uint64(29)
+    value = (value ^ np.uint64(np.int64(min(amount, 1e9) * 1024.0))) * np.uint64(0xBF58476D1CE4E5B9)
+    return value ^ (value >> np.uint64(32))
+
+
+@kernel
+def _walk(s, level, box, j, limit, seed):  # type: ignore[no-untyped-def]
+    """A leaf below a box, drawn step by step among the boxes that hold hosts, and that could hold one cheaper than
+    `limit` for sub-join j (any, where j is −1); −1 where there is none. Returns the next seed, too."""
+    held, offsets, w = s.i_held, s.i_offsets, s.weights
+    prune = j >= 0 and s.legs.shape[0] == 0
+    left = right = sink = np.int64(0)
+    high, all_legs = 0.0, w[0] + w[1] + w[2]
+    if prune:
+        left, right, sink = ends_of(s, j)
+        high = w[0] * s.nodes[left].height + w[1] * s.nodes[right].height + w[2] * s.nodes[sink].height
+    while level > 0:
+        below = offsets[level - 1]
+        count, chosen = 0, -1
+        for i in range(box * FAN, min(box * FAN + FAN, offsets[level] - below)):
+            child = below + i
+            if held[child] == 0:
+                continue
+            if prune:
+                bound = least_cost(s.at[left], s.at[right], s.at[sink], w, s.i_low, s.i_high, child)
+                if bound + high + all_legs * s.i_height[child] >= limit:
+                    continue
+            count += 1
+            seed = _next_random(seed)
+            if np.int64(seed >> np.uint64(33)) % count == 0:
+                chosen = i
+        if chosen < 0:
+            return -1, seed
+        box = chosen
+        level -= 1
+    return box, seed
+
+
+@kernel
+def _serves(s, j, node):  # type: ignore[no-untyped-def]
+    """Whether a node runs a box of a sub-join that is cut into boxes: two on one host would share input."""
+    r = s.joins[j].first
+    while r >= 0:
+        if s.replicas[r].node == node and not is_slice(s.replicas[r].box):
+            return True
+        r = s.replicas[r].next
+    return False
+
+
+@kernel
+def oust(s, r, walks):  # type: ignore[no-untyped-def]
+    """Try to get replica r a better host by moving one other replica out of it. Returns whether it happened.
+
+    Hosts that would suit r are drawn from the index; among the replicas on them, those whose share is small for the
+    room they take lose least by moving. The best few are tried in earnest: where would they go, and does the whole
+    gain more than the moves are worth?
+    """
+    row = s.replicas[r]
+    j, here, amount = row.join, row.node, row.charge
+    if s.counts[SPARE_TOP] < RESERVE or s.joins[j].state != RUNNING:
+        return False
+    share = share_of(row.box)
+    cost = cost_on(s, j, here)
+    limit = worth_moving_below(s, cost)
+    if s.joins[j].ideal >= limit or amount <= 0.0:
+        return False
+    seed = _seed(s, s.sources[s.joins[j].left].node, amount)
+    keys, found = np.zeros(CHOICES), np.full(CHOICES, -1)
+    for _ in range(walks):
+        leaf, seed = _walk(s, len(s.i_offsets) - 2, np.int64(0), j, limit, seed)
+        if leaf < 0:
+            break
+        for i in range(leaf * FAN, min(leaf * FAN + FAN, len(s.i_node))):
+            host = np.int64(s.i_node[i])
+            if host < 0 or host == here or s.nodes[host].first < 0 or s.nodes[host].room < amount:
+                continue
+            there = cost_on(s, j, host)
+            if there >= limit:
+                continue
+            k = s.nodes[host].first
+            seen = 0
+            while k >= 0 and seen < RESIDENTS:
+                seen += 1
+                other = s.replicas[k]
+                movable = other.join != j and s.joins[other.join].state == RUNNING
+                if movable and other.charge + s.i_free[i] >= amount:
+                    _note(keys, found, (cost - there) * (share - share_of(other.box)), k)
+                k = other.after
+    for k in found:
+        if k < 0:
+            break
+        if _swap(s, r, k, share, cost):
+            return True
+    return False
+
+
+@inline
+def _note(keys, found, key, k):  # type: ignore[no-untyped-def]
+    """Keep the rows with the largest positive keys, each once."""
+    q = 0
+    while q < CHOICES and key <= keys[q] and found[q] != k:
+        q += 1
+    if q < CHOICES and found[q] != k:
+        for p in range(CHOICES - 1, q, -1):
+            keys[p], found[p] = keys[p - 1], found[p - 1]
+        keys[q], found[q] = key, k
+
+
+@kernel
+def _swap(s, r, k, share, cost):  # type: ignore[no-untyped-def]
+    """Move replica r to the host of replica k, and k to the best host then, if the whole is worth it. A replica that
+    this step made has to go somewhere anyway; the move of one that runs counts, too."""
+    j, here, amount = s.replicas[r].join, s.replicas[r].node, s.replicas[r].charge
+    other, host, out = s.replicas[k].join, s.replicas[k].node, s.replicas[k].charge
+    other_share, other_cost = share_of(s.replicas[k].box), cost_on(s, other, host)
+    gain = share * (cost - cost_on(s, j, host)) - other_share * (other_cost - worth_moving_below(s, other_cost))
+    if s.replicas[r].step != s.counts[STEP]:
+        gain -= share * (cost - worth_moving_below(s, cost))
+    if gain <= 0.0 or _serves(s, j, host):
+        return False
+    charge(s, here, -amount)
+    charge(s, host, amount - out)
+    better = np.int64(-1)
+    if s.nodes[host].used <= s.nodes[host].room:
+        i, _ = search(s, other, max(out, TINY), other_cost + gain / other_share)
+        if i >= 0:
+            better = np.int64(s.i_node[i])
+    charge(s, here, amount)
+    charge(s, host, out - amount)
+    if better < 0 or better == host or _serves(s, other, better):
+        return False
+    box, moved = s.replicas[r].box, s.replicas[k].box
+    drop(s, r)
+    drop(s, k)
+    make(s, j, host, box[0], box[1], box[2], box[3], box[4], box[5], NOWHERE)
+    make(s, other, better, moved[0], moved[1], moved[2], moved[3], moved[4], moved[5], host)
+    return True
+
+
+@kernel
+def oust_for(h, joins, begin, tries, walks):  # type: ignore[no-untyped-def]
+    """Let the replicas of this step's sub-joins look for better hosts, `tries` times at most. Returns the next
+    sub-join to do (all done: their number), and the tries that are left."""
+    s = unpack(h)
+    for q in range(begin, len(joins)):
+        if tries <= 0:
+            break
+        r = s.joins[joins[q]].first
+        while r >= 0 and tries > 0:
+            if s.counts[SPARE_TOP] < RESERVE:
+                return q, tries
+            after = s.replicas[r].next
+            if s.replicas[r].step == s.counts[STEP]:
+                tries -= 1
+                oust(s, r, walks)
+            r = after
+        merge(s, joins[q])
+    return len(joins), tries
+
+
+@kernel
+def go_home(h, rows, node):  # type: ignore[no-untyped-def]
+    """Replicas that were ousted from `node` return where there is room again and it is cheaper. Their move was not
+    their choice, so their return needs no further reason."""
+    s = unpack(h)
+    i = s.nodes[node].slot
+    for r in rows:
+        if i < 0 or s.counts[SPARE_TOP] < RESERVE:
+            return
+        row = s.replicas[r]
+        j = row.join
+        if row.next == GONE or row.home != node or s.joins[j].state != RUNNING:
+            continue
+        if row.charge > s.i_free[i] or _serves(s, j, node):
+            continue
+        if cost_on(s, j, node) < cost_on(s, j, row.node):
+            move(s, r, node, NOWHERE)
+            merge(s, j)
+
+
+@kernel
+def pull(h, node, walks, moves, part):  # type: ignore[no-untyped-def]
+    """Fill room on a node with replicas that run worse elsewhere: those that gain most per tuple/s. Looks at other
+    parts of what runs here, and at hosts drawn near and far. Returns the nodes that were left."""
+    s = unpack(h)
+    i = s.nodes[node].slot
+    left_behind = np.empty(moves, np.int64)
+    count = 0
+    levels = len(s.i_offsets) - 1
+    while i >= 0 and count < moves:
+        free = s.i_free[i]
+        if free <= TINY * s.nodes[node].room or s.counts[SPARE_TOP] < RESERVE:
+            break
+        best, best_key = -1, 0.0
+        r = s.nodes[node].first
+        seen = 0
+        while r >= 0 and seen < RESIDENTS:
+            seen += 1
+            k = s.joins[s.replicas[r].join].first
+            while k >= 0:
+                key = _wish(s, k, node, free, part)
+                if key > best_key:
+                    best, best_key = k, key
+                k = s.replicas[k].next
+            r = s.replicas[r].after
+        seed = _seed(s, node, free)
+        for w in range(walks):
+            level = levels - 1 - w % (levels - 1) if levels > 1 else 0
+            leaf, seed = _walk(s, level, (i // FAN) // FAN**level, NOWHERE, 0.0, seed)
+            if leaf < 0:
+                continue
+            for q in range(leaf * FAN, min(leaf * FAN + FAN, len(s.i_node))):
+                if s.i_node[q] < 0 or s.i_node[q] == node:
+                    continue
+                k = s.nodes[s.i_node[q]].first
+                seen = 0
+                while k >= 0 and seen < RESIDENTS:
+                    seen += 1
+                    key = _wish(s, k, node, free, part)
+                    if key > best_key:
+                        best, best_key = k, key
+                    k = s.replicas[k].after
+        if best < 0:
+            break
+        row = s.replicas[best]
+        j, left = row.join, row.node
+        if row.charge <= free * (1 + ROUNDING):
+            move(s, best, node, NOWHERE)
+        else:
+            low, high = row.box[4], row.box[5]
+            cut = low + free / demand_of(s, j)
+            drop(s, best)
+            make(s, j, left, 0.0, 1.0, 0.0, 1.0, cut, high, NOWHERE)
+            make(s, j, node, 0.0, 1.0, 0.0, 1.0, low, cut, NOWHERE)
+        merge(s, j)
+        left_behind[count] = left
+        count += 1
+    return left_behind[:count]
+
+
+@kernel
+def _wish(s, k, node, free, part):  # type: ignore[no-untyped-def]
+    """How much replica k would gain per tuple/s on a node with `free` room; 0 where it may not or need not move."""
+    row = s.replicas[k]
+    j = row.join
+    if row.node == node or s.joins[j].state != RUNNING:
+        return 0.0
+    demand = demand_of(s, j)
+    if row.charge > free * (1 + ROUNDING):
+        # it would be cut: that needs windows that are dealt out, a good part on both sides, and leave for a replica
+        parts = parts_of(s, j)
+        dealt = is_slice(row.box) and (s.queries[s.joins[j].query].sliced or parts > 1)
+        if not dealt or s.limits[LARGEST] < np.inf or parts >= s.limits[MOST_PARTS]:
+            return 0.0
+        if min(free, row.charge - free) < part * demand:
+            return 0.0
+    cost = cost_on(s, j, row.node)
+    there = cost_on(s, j, node)
+    if there >= worth_moving_below(s, cost) or demand <= 0.0 or _serves(s, j, node):
+        return 0.0
+    return (cost - there) / demand
+
+
+@kernel
+def reconsider(h, joins, begin, walks):  # type: ignore[no-untyped-def]
+    """Move replicas of the given sub-joins for which a clearly better host has room, or can be made room on. Returns
+    the next to do, and the nodes that were left."""
+    s = unpack(h)
+    left_behind = [np.int64(0)]
+    for q in range(begin, len(joins)):
+        j = joins[q]
+        if s.joins[j].state != RUNNING:
+            continue
+        r = s.joins[j].first
+        while r >= 0:
+            if s.counts[SPARE_TOP] < RESERVE:
+                return q, np.array(left_behind[1:], dtype=np.int64)
+            row = s.replicas[r]
+            after, left = row.next, row.node
+            limit = worth_moving_below(s, cost_on(s, j, left))
+            if s.joins[j].ideal < limit or s.legs.shape[0] > 0:
+                i, _ = search(s, j, max(row.charge, TINY), limit)
+                gone = False
+                if i >= 0 and not _serves(s, j, np.int64(s.i_node[i])):
+                    move(s, r, np.int64(s.i_node[i]), NOWHERE)
+                    gone = True
+                elif walks > 0:
+                    gone = oust(s, r, walks)
+                if gone:
+                    left_behind.append(left)
+            r = after
+        merge(s, j)
+    return len(joins), np.array(left_behind[1:], dtype=np.int64)

@@ -1,0 +1,132 @@
+"""Written out: the problem and the plan that a state amounts to, with rows numbered afresh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from nova.controller.layout import GONE, NONE, STEP, WAITING
+from nova.controller.ledger import OVER
+from nova.controller.measurements import Measured
+from nova.controller.names import Names
+from nova.controller.state import State
+from nova.model.plan import Plan
+from nova.model.problem import Ints, Nodes, Pairs, Problem, Query, Sources
+from nova.model.replicas import SHARES, Replicas
+from nova.model.space import CostSpace
+from nova.model.subjoins import SubJoins
+from nova.placement.resolve import resolve
+from nova.scenario.digest import digest
+
+
+@dataclass(frozen=True)
+class Written:
+    """A problem, and the row in it of each node, source and query of the state; −1 where it is not there."""
+
+    problem: Problem
+    node: Ints
+    source: Ints
+    query: Ints
+
+
+def problem_of(state: State, names: Names, measured: Measured) -> Written:
+    """The problem as events have left it, without the sub-joins that wait. Nodes carry the coordinates of the running
+    cost space."""
+    nodes, sources, joins = state.nodes, state.sources, state.joins
+    kept_nodes, node_row = _renumber(nodes["alive"][: nodes.end])
+    kept_sources, source_row = _renumber(sources["alive"][: sources.end])
+    exists, runs = joins["state"][: joins.end] != NONE, _runs(state)
+    queries: list[Query] = []
+    query_row = np.full(len(names.queries), -1, np.int32)
+    for row, rule in enumerate(names.queries):
+        if rule is None or state.queries["sink"][row] < 0:
+            continue
+        query_row[row] = len(queries)
+        mine = joins["query"][: joins.end] == row
+        rows = np.flatnonzero(mine & runs)
+        left, right = source_row[joins["left"][rows]], source_row[joins["right"][rows]]
+        order = np.lexsort((right, left))
+        left_stream, right_stream = (
+            kept_sources[sources["stream"][kept_sources] == stream] for stream in rule.streams
+        )
+        rule.reach(sources.end)
+        queries.append(Query(
+            rule.id, *rule.streams, int(node_row[state.queries["sink"][row]]),
+            rule.matrix(
+                (left_stream, right_stream), Pairs(left[order], right[order], joins["output"][rows][order]),
+                complete=len(rows) == np.count_nonzero(mine & exists),
+            ),
+            rule.window_ms,
+        ))
+    problem = Problem(
+        nodes=Nodes(
+            pa.array([names.nodes[row] for row in kept_nodes.tolist()], pa.string()),
+            nodes["capacity"][kept_nodes], nodes["bandwidth"][kept_nodes], nodes["hosts"][kept_nodes],
+            nodes["at"][kept_nodes], nodes["height"][kept_nodes],
+        ),
+        streams=tuple(names.streams),
+        sources=Sources(
+            pa.array([names.sources[row] for row in kept_sources.tolist()], pa.string()),
+            sources["stream"][kept_sources].astype(np.int32), node_row[sources["node"][kept_sources]],
+            sources["rate"][kept_sources],
+        ),
+        queries=tuple(queries),
+        latency=measured.latency(state, kept_nodes, node_row),
+    )
+    return Written(replace(problem, digest=digest(problem)), node_row, source_row, query_row)
+
+
+def plan_of(state: State, written: Written) -> Plan:
+    """The plan that runs, for the problem that was written out."""
+    problem, table, replicas = written.problem, state.joins, state.replicas
+    joins = resolve(problem)
+    rows = np.flatnonzero(_runs(state))
+    number = np.full(table.end, -1, np.int32)
+    number[rows] = _find(
+        joins, written.query[table["query"][rows]], written.source[table["left"][rows]],
+        written.source[table["right"][rows]], len(problem.sources),
+    )
+    alive = np.flatnonzero(replicas["next"] != GONE)
+    boxes = replicas["box"][alive]
+    made = Replicas(
+        number[replicas["join"][alive]], written.node[replicas["node"][alive]],
+        **{name: boxes[:, k].copy() for k, name in enumerate(SHARES)},
+    )
+    order = np.lexsort((made.right_from, made.left_from, made.slice_from, made.join))
+    nodes = problem.nodes
+    assert nodes.coordinates is not None
+    assert nodes.heights is not None
+    used = state.nodes["used"][np.flatnonzero(state.nodes["alive"][: state.nodes.end])]
+    over = np.flatnonzero(used > np.minimum(nodes.capacity, nodes.bandwidth) * (1 + OVER))
+    return Plan(
+        joins, made.take(order), CostSpace(nodes.coordinates, nodes.heights), state.options,
+        overloaded=over.astype(np.int32), digest=problem.digest,
+        summary={
+            "nodes": len(nodes), "sub_joins": len(joins), "replicas": len(alive), "steps": int(state.counts[STEP]) - 1,
+            "waiting_sub_joins": int(np.count_nonzero(table["state"][: table.end] == WAITING)),
+        },
+    )
+
+
+def _runs(state: State) -> npt.NDArray[np.bool_]:
+    """Which sub-joins run."""
+    now = state.joins["state"][: state.joins.end]
+    return np.asarray((now != NONE) & (now != WAITING))
+
+
+def _renumber(kept: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], Ints]:
+    """Rows that are kept, and the new number of each row (−1 where it is not kept)."""
+    number = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
+    return np.flatnonzero(kept), number
+
+
+def _find(joins: SubJoins, query: Ints, left: Ints, right: Ints, sources: int) -> Ints:
+    """Row in `joins` of each (query, left source, right source)."""
+    n = np.int64(max(sources, 1))
+    known = (joins.query.astype(np.int64) * n + joins.left) * n + joins.right
+    order = np.argsort(known, kind="stable")
+    wanted = (query.astype(np.int64) * n + left) * n + right
+    return order[np.searchsorted(known[order], wanted)].astype(np.int32)

@@ -1,0 +1,90 @@
+"""Names: which row an id has. Ids live at the edge; everything inside counts in rows."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from nova.controller.join_rules import Rule
+from nova.model.problem import Problem
+
+T = TypeVar("T")
+
+
+class Names:
+    """Ids of nodes, streams, sources and queries, both ways."""
+
+    def __init__(self) -> None:
+        self.nodes: list[str] = []
+        self.node_rows: dict[str, int] = {}
+        self.streams: list[str] = []
+        self.stream_rows: dict[str, int] = {}
+        self.sources: list[str] = []
+        self.source_rows: list[dict[str, int]] = []
+        """Per stream."""
+        self.queries: list[Rule | None] = []
+        self.query_rows: dict[str, int] = {}
+
+    @staticmethod
+    def of(problem: Problem) -> Names:
+        """The ids of a problem, whose rows are as there."""
+        names = Names()
+        names.nodes = problem.nodes.ids.to_pylist()
+        names.node_rows = {name: row for row, name in enumerate(names.nodes)}
+        names.sources = problem.sources.ids.to_pylist()
+        for stream in problem.streams:
+            number = names.add_stream(stream)
+            names.source_rows[number] = {names.sources[row]: row for row in problem.sources_of(number).tolist()}
+        for row, query in enumerate(problem.queries):
+            sides = problem.sources_of(query.left), problem.sources_of(query.right)
+            names.name_query(row, Rule.of(query, len(problem.sources), sides))
+        return names
+
+    def node(self, name: str) -> int:
+        """Row of a node; −1 where there is none."""
+        return self.node_rows.get(name, -1)
+
+    def source(self, stream: str, name: str) -> int:
+        """Row of a source; −1 where there is none."""
+        row = self.stream_rows.get(stream, -1)
+        return self.source_rows[row].get(name, -1) if row >= 0 else -1
+
+    def source_of(self, stream: int, name: str) -> int:
+        """Row of a source of the stream in a row; −1 where there is none."""
+        return self.source_rows[stream].get(name, -1)
+
+    def rule(self, query: int) -> Rule:
+        """The query in a row."""
+        rule = self.queries[query]
+        if rule is None:
+            raise KeyError(query)
+        return rule
+
+    def add_stream(self, name: str) -> int:
+        """Row of a stream, new where it is."""
+        if name not in self.stream_rows:
+            self.stream_rows[name] = len(self.streams)
+            self.streams.append(name)
+            self.source_rows.append({})
+        return self.stream_rows[name]
+
+    def name_node(self, row: int, name: str) -> None:
+        """A node's row has this id from now on."""
+        _put(self.nodes, row, name)
+        self.node_rows[name] = row
+
+    def name_query(self, row: int, rule: Rule) -> None:
+        """A query's row has this rule from now on."""
+        _put(self.queries, row, rule)
+        self.query_rows[rule.id] = row
+
+    def name_source(self, row: int, stream: int, name: str) -> None:
+        """A source's row has this id from now on."""
+        _put(self.sources, row, name)
+        self.source_rows[stream][name] = row
+
+
+def _put(names: list[T], row: int, name: T) -> None:
+    if row == len(names):
+        names.append(name)
+    else:
+        names[row] = name

@@ -1,0 +1,188 @@
+"""Admission: is a batch of events possible? Asked of the whole batch before anything changes, so that a refused batch
+leaves no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from nova.controller import events as e
+from nova.controller.names import Names
+from nova.model.errors import Fault
+from nova.scenario.faults import suggestion
+
+Finding = tuple[str, str, Any]
+"""Field, message, value."""
+
+
+def faults(
+    events: Sequence[e.Event], names: Names, node_of: Any, dimensions: int, file: str, line: int | None
+) -> list[Fault]:
+    """Everything wrong with a batch. `node_of` gives the node row of a source row."""
+    view = _View(names, node_of, dimensions)
+    found = []
+    for number, event in enumerate(events, 1):
+        for field, message, value in (*e.wrong(event), *view.check(event)):
+            found.append(Fault(file, message, number if line is None else line, field, value))
+        view.note(event)
+    return found
+
+
+class _View:
+    """The names as they will be after the events looked at so far."""
+
+    def __init__(self, names: Names, node_of: Any, dimensions: int) -> None:
+        self.names, self.node_of, self.dimensions = names, node_of, dimensions
+        self.nodes: dict[str, bool] = {}
+        """Nodes added or removed so far: whether they exist."""
+        self.gone: set[str] = set()
+        """Nodes removed so far, even if added again: their sources are gone."""
+        self.sources: dict[tuple[str, str], str | None] = {}
+        """Sources added (their node) or removed (None) so far."""
+        self.queries: dict[str, tuple[str, str] | None] = {}
+        """Queries added (their streams) or removed so far."""
+        self.streams: set[str] = set()
+
+    def has_node(self, name: str) -> bool:
+        return self.nodes.get(name, name in self.names.node_rows)
+
+    def has_source(self, stream: str, name: str) -> bool:
+        key = (stream, name)
+        if key in self.sources:
+            return self.sources[key] is not None
+        row = self.names.source(stream, name)
+        return row >= 0 and not (self.gone and self.names.nodes[int(self.node_of[row])] in self.gone)
+
+    def has_stream(self, name: str) -> bool:
+        return name in self.streams or name in self.names.stream_rows
+
+    def streams_of(self, query: str) -> tuple[str, str] | None:
+        if query in self.queries:
+            return self.queries[query]
+        row = self.names.query_rows.get(query, -1)
+        if row < 0:
+            return None
+        rule = self.names.rule(row)
+        return self.names.streams[rule.streams[0]], self.names.streams[rule.streams[1]]
+
+    def note(self, event: e.Event) -> None:
+        """Take an event as done."""
+        match event:
+            case e.NodeAdded():
+                self.nodes[event.node] = True
+            case e.NodeRemoved():
+                self.nodes[event.node] = False
+                self.gone.add(event.node)
+                for key, node in self.sources.items():
+                    if node == event.node:
+                        self.sources[key] = None
+            case e.SourceAdded():
+                self.sources[event.stream, event.source] = event.node
+                self.streams.add(event.stream)
+            case e.SourceRemoved():
+                self.sources[event.stream, event.source] = None
+            case e.QueryAdded():
+                self.queries[event.query] = (event.left, event.right)
+            case e.QueryRemoved():
+                self.queries[event.query] = None
+            case _:
+                pass
+
+    def check(self, event: e.Event) -> Iterator[Finding]:
+        match event:
+            case e.NodeAdded():
+                if self.has_node(event.node):
+                    yield "node", "there is a node of this id already", event.node
+                yield from self._where(event)
+            case e.NodeMoved():
+                yield from self._node("node", event.node)
+                yield from self._where(event)
+            case e.NodeRemoved() | e.CapacityChanged():
+                yield from self._node("node", event.node)
+            case e.LatencyMeasured():
+                yield from self._node("from", event.from_node)
+                yield from self._node("to", event.to_node)
+            case e.SourceAdded():
+                yield from self._node("node", event.node)
+                if self.has_source(event.stream, event.source):
+                    yield "source", f"stream {event.stream!r} has a source of this id already", event.source
+                for query, partners in (event.partners or {}).items():
+                    yield from self._partners(event.stream, query, partners)
+            case e.SourceRemoved() | e.RateChanged():
+                yield from self._source("source", event.stream, event.source)
+            case e.PairAllowed() | e.PairWithdrawn():
+                streams = self.streams_of(event.query)
+                if streams is None:
+                    yield from self._query(event.query)
+                else:
+                    yield from self._source("left", streams[0], event.left)
+                    yield from self._source("right", streams[1], event.right)
+            case e.QueryAdded():
+                yield from self._new_query(event)
+            case e.QueryRemoved():
+                yield from self._query(event.query)
+            case e.SinkMoved():
+                yield from self._query(event.query)
+                yield from self._node("sink", event.sink)
+
+    def _node(self, field: str, name: str) -> Iterator[Finding]:
+        if not self.has_node(name):
+            yield field, f"no such node{suggestion(name, self.names.node_rows)}", name
+
+    def _query(self, name: str) -> Iterator[Finding]:
+        if self.streams_of(name) is None:
+            yield "query", f"no such query{suggestion(name, self.names.query_rows)}", name
+
+    def _source(self, field: str, stream: str, name: str) -> Iterator[Finding]:
+        if not self.has_stream(stream):
+            yield "stream", f"no such stream{suggestion(stream, self.names.streams)}", stream
+        elif not self.has_source(stream, name):
+            row = self.names.stream_rows.get(stream, -1)
+            known = self.names.source_rows[row] if row >= 0 else {}
+            yield field, f"stream {stream!r} has no such source{suggestion(name, known)}", name
+
+    def _where(self, event: e.NodeAdded | e.NodeMoved) -> Iterator[Finding]:
+        if event.coordinates is not None and len(event.coordinates) != self.dimensions:
+            yield "coordinates", f"{self.dimensions} numbers expected", list(event.coordinates)
+        for other in event.rtts or {}:
+            if other == event.node:
+                yield f"rtts.{other}", "a node is not measured against itself", other
+            else:
+                yield from self._node(f"rtts.{other}", other)
+
+    def _partners(self, stream: str, query: str, partners: Sequence[str]) -> Iterator[Finding]:
+        field = f"partners.{query}"
+        streams = self.streams_of(query)
+        if streams is None:
+            yield field, f"no such query{suggestion(query, self.names.query_rows)}", query
+        elif stream not in streams:
+            yield field, f"this query joins {streams[0]!r} and {streams[1]!r}, not {stream!r}", query
+        else:
+            other = streams[1 - streams.index(stream)]
+            for partner in partners:
+                yield from self._source(field, other, partner)
+
+    def _new_query(self, event: e.QueryAdded) -> Iterator[Finding]:
+        if self.streams_of(event.query) is not None:
+            yield "query", "there is a query of this id already", event.query
+        yield from self._node("sink", event.sink)
+        known = True
+        for field, stream in (("left", event.left), ("right", event.right)):
+            if not self.has_stream(stream):
+                known = False
+                yield field, f"no such stream{suggestion(stream, self.names.streams)}", stream
+        for left, right in (event.pairs or ()) if known else ():
+            yield from self._source("pairs", event.left, left)
+            yield from self._source("pairs", event.right, right)
+        if event.on is not None and known and like(self.names, event) is None:
+            yield "on", "no running query joins these two streams on this; list the `pairs`", list(event.on)
+
+
+def like(names: Names, event: e.QueryAdded) -> int | None:
+    """Row of a running query that joins the same streams on the same attributes, and so knows their values."""
+    for row, rule in enumerate(names.queries):
+        if rule is not None and rule.attributes == event.on:
+            streams = {names.streams[stream] for stream in rule.streams}
+            if streams == {event.left, event.right}:
+                return row
+    return None

@@ -1,0 +1,60 @@
+"""Warm: compile every kernel of re-optimization, so that nobody's first event waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from nova.controller.controller import Controller
+from nova.controller.events import CapacityChanged, LatencyMeasured, NodeAdded, RateChanged
+from nova.controller.random_events import Drawing
+from nova.model.options import Options
+from nova.model.problem import Latency, Problem
+from nova.optimizer import optimize
+from nova.synthetic import draw
+
+NODES = {"window": 400, "grid": 400, "auto": 4000}
+"""By partition; the last is enough to take the way of large problems."""
+EVENTS = 300
+
+
+def warm(seed: int = 0) -> None:
+    """Lead drawn networks through events of every kind. Compiled kernels stay on disk: the first time takes about a
+    minute, all others a few seconds."""
+    for partition, nodes in NODES.items():
+        problem = draw(nodes, seed=seed)
+        if partition == "grid":
+            problem = replace(problem, latency=_in_a_row(problem))
+        options = Options(partition=partition)  # type: ignore[arg-type]
+        controller = Controller.from_plan(problem, optimize(problem, options))
+        drawing = Drawing(problem, seed)
+        for _ in range(EVENTS):
+            controller.handle(drawing.next())
+        names, state = controller.names, controller.state
+        first, second = names.nodes[:2]
+        controller.handle(NodeAdded(node="measured", capacity=1.0, rtts={first: 10.0, second: 20.0}))
+        controller.handle(LatencyMeasured(from_node=first, to_node=second, rtt_ms=50.0))
+        source, row = next(iter(names.source_rows[0].items()))
+        most = float(state.nodes["room"].max())
+        at = tuple(state.nodes["at"][0].tolist())
+        for name in ("large", "larger", "largest"):
+            controller.handle(NodeAdded(node=name, capacity=2 * most, coordinates=at))
+        rate = 1.2 * most  # two of these fit on no host together, but cut on the new ones
+        for join in state.joins_of(row).tolist():
+            other = names.sources[int(state.joins["right"][join])]
+            controller.handle([
+                RateChanged(stream=names.streams[0], source=source, rate=rate),
+                RateChanged(stream=names.streams[1], source=other, rate=rate),
+            ])
+        busiest = names.nodes[int(state.nodes["used"].argmax())]
+        controller.handle(CapacityChanged(node=busiest, capacity=0.5))
+        controller.cost()
+
+
+def _in_a_row(problem: Problem) -> Latency:
+    """Measured round trips from each node to the next."""
+    at = problem.nodes.coordinates
+    assert at is not None
+    rows = np.arange(len(at), dtype=np.int32)
+    return Latency(rows[:-1], rows[1:], np.linalg.norm(np.diff(at, axis=0), axis=1) + 1.0)

@@ -1,0 +1,129 @@
+"""The approaches that are compared: Nova's variants and the baselines, each with one name, label and colour."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from nova.baselines import BASELINES, place
+from nova.baselines.placement import Placement, straight
+from nova.costspace import embed
+from nova.model.errors import InvalidInput
+from nova.model.options import Options
+from nova.model.problem import Problem
+from nova.model.space import CostSpace
+from nova.placement.resolve import resolve
+from nova.synthetic import draw
+
+Row: TypeAlias = dict[str, Any]
+"""One line of a table of figures: an approach, an experiment's outcome."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How an approach appears in tables and drawings."""
+
+    label: str
+    colour: str
+    marker: str = "o"
+    ours: bool = False
+
+
+LOOKS: dict[str, Look] = {
+    "nova": Look("Nova", "#0b6e99", "o", True),
+    "nova-window": Look("Nova, window slices", "#0b6e99", "o", True),
+    "nova-grid": Look("Nova, grid", "#56b4e9", "s", True),
+    "nova-paper": Look("Nova, paper's settings", "#7b4fa3", "D", True),
+    "nova-inf": Look("Nova, no capacity limits", "#009e73", "v", True),
+    "nova-replanned": Look("Nova, replanned", "#56b4e9", "s", True),
+    "nova-measured": Look("Nova, measurements known", "#56b4e9", "s", True),
+    "sink": Look("Sink-based", "#5b6675", "x"),
+    "source": Look("Source-based", "#e69f00", "^"),
+    "top-c": Look("Top-c", "#cc79a7", "P"),
+    "tree": Look("Tree", "#8c564b", "<"),
+    "cl-sf": Look("Cl-SF", "#d55e00", ">"),
+    "cl-tree-sf": Look("Cl-Tree-SF", "#b8a100", "h"),
+    "optimum": Look("Optimum", "#000000", "*"),
+    "estimated": Look("estimated", "#a9c8d6"),
+    "measured": Look("measured", "#0b6e99"),
+}
+
+
+def look(name: str) -> Look:
+    """The look of an approach; a name of its own, in grey, for what is none."""
+    return LOOKS.get(name, Look(name, "#9aa4b1"))
+
+
+def label(name: str) -> str:
+    """The approach as tables call it."""
+    return look(name).label
+
+
+def paper_options(problem: Problem, options: Options) -> Options:
+    """The settings of the paper's experiments: grid with σ = 0.4, C_min half the median capacity, Eq. 1's objective."""
+    capacity = problem.nodes.capacity[problem.nodes.hosts]
+    c_min = float(np.median(capacity)) / 2 if len(capacity) and np.isfinite(capacity).all() else 0.0
+    return replace(options, objective="paper", partition="grid", sigma=0.4, c_min=c_min)
+
+
+VARIANTS: dict[str, Callable[[Problem, Options], Options]] = {
+    "nova": lambda _, options: options,
+    "nova-window": lambda _, options: replace(options, partition="window"),
+    "nova-grid": lambda _, options: replace(options, partition="grid"),
+    "nova-paper": paper_options,
+}
+"""Nova's own ways, as changes to the options given."""
+COMPARED = ("nova-window", "nova-grid", "nova-paper", *(name for name in BASELINES if name != "optimum"))
+"""What stands side by side unless somebody asks for more."""
+
+
+def known() -> list[str]:
+    """Every approach that can be asked for."""
+    return [*VARIANTS, *BASELINES]
+
+
+def check_names(names: Sequence[str]) -> list[str]:
+    """The names as given; an unknown one is told, with those known."""
+    unknown = [name for name in names if name not in known()]
+    if unknown:
+        raise InvalidInput(f"no approach {', '.join(map(repr, unknown))}; there are {', '.join(known())}")
+    return list(names)
+
+
+def embedded(problem: Problem, options: Options) -> tuple[Problem, CostSpace]:
+    """The problem with its cost space on the nodes, so that all approaches share one and Phase I runs once."""
+    space = embed(problem, options)
+    nodes = replace(problem.nodes, coordinates=space.coordinates, heights=space.heights)
+    return replace(problem, nodes=nodes), space
+
+
+def run(name: str, problem: Problem, space: CostSpace, options: Options) -> tuple[Placement, float]:
+    """(the placement, seconds it took). `problem` carries the cost space's coordinates; see `embedded`.
+
+    Nova places what does not fit evenly and reports it, like every baseline: a comparison needs a plan from all.
+    """
+    options = replace(options, allow_overload=True)
+    started = time.perf_counter()
+    if name in VARIANTS:
+        from nova.optimizer import optimize
+
+        plan = optimize(problem, VARIANTS[name](problem, options))
+        seconds = time.perf_counter() - started
+        return straight(replace(plan, approach=name)), seconds
+    if name == "optimum":
+        options = replace(options, partition="window")  # slices are what it is the optimum of
+    placement = place(name, problem, resolve(problem), space, options)
+    return placement, time.perf_counter() - started
+
+
+@cache
+def warm_up(names: tuple[str, ...]) -> None:
+    """Place a small draw by each approach: afterwards its kernels are compiled, and times are those of its work."""
+    problem, space = embedded(draw(60), Options())
+    for name in names:
+        run(name, problem, space, Options())

@@ -1,0 +1,125 @@
+"""Lower bounds of what any plan within the nodes' capacities can cost: the other end of the gap.
+
+The cost of a plan is Σ over sub-joins Σ over replicas share · (w_l d(l, h) + w_r d(r, h) + w_s d(h, sink)), with the
+weights of the chosen objective (`nova.model.options.LEGS`) and `share` the part of the sub-join's results that the
+replica computes. The bound is the optimum, or a bound of the optimum, of the transportation problem
+
+    min Σ x_jh c_jh   with  Σ_h x_jh = 1,  Σ_j x_jh (a_j + b_j) ≤ room_h,  x ≥ 0,
+
+where a_j and b_j are the tuples/s of the sub-join's two inputs. Dealing out whole windows reaches it exactly: a slice
+with share x takes x·(a + b) tuples/s. Every other plan is above it. Take any boxes [p] × [q] × [z] of a sub-join on a
+host, and x = the volume of their union. The left tuples that reach the host are those under the union's shadow on the
+(left, window) plane; the shadow's area is at least the volume, as the right side is at most 1 wide. So the host takes
+in at least x·a left and x·b right tuples/s: grids only add load (the broadcast), never save any. Hence the shares of
+any plan that respects capacities satisfy the constraints above, and cost what the plan costs.
+
+Beyond the size that the linear program can be solved at, prices λ ≥ 0 per host give, for whatever λ,
+
+    L(λ) = Σ_j min_h (c_jh + (a_j + b_j) λ_h) − Σ_h λ_h room_h  ≤  optimum,
+
+so a poor search for prices makes the bound low, never wrong. The inner minimum is exact over all hosts, or itself
+bounded from below (`boxes`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Literal
+
+import numpy as np
+
+from nova.evaluation.bounds.boxes import boxes, cheapest
+from nova.evaluation.bounds.costs import Legs, cost_blocks, cost_matrix
+from nova.evaluation.bounds.linear import Shares, solve
+from nova.evaluation.bounds.prices import dense_prices, space_prices
+from nova.evaluation.metrics import Distances
+from nova.model.options import LEGS, Options
+from nova.model.plan import Plan
+from nova.model.problem import Floats, Problem
+from nova.model.space import CostSpace
+from nova.model.subjoins import SubJoins
+
+Kind = Literal["lp", "lagrangian", "unconstrained"]
+
+EXACT = 1_500_000
+"""Sub-joins × hosts up to which the linear program is solved to its optimum."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A lower bound with what proves it."""
+
+    value: float
+    """No plan within the capacities costs less, in ms under the objective."""
+    kind: Kind
+    """`lp`: the optimum itself; `lagrangian`: below it by what the prices miss; `unconstrained`: the nodes cannot take
+    the load at all, so this is what plans cost at least that overload nodes at will."""
+    prices: Floats
+    """λ per node, in ms per tuple/s; zero where there is room to spare, and for nodes that cannot host."""
+    shares: Shares | None
+    """The optimum's shares per sub-join and host; None unless `lp`."""
+    attained: float | None
+    """What these shares cost: the optimum, above `value` by the solver's tolerance at most."""
+    seconds: float = field(compare=False, default=0.0)
+
+
+def bound(
+    problem: Problem,
+    joins: SubJoins,
+    space: CostSpace,
+    options: Options = Options(),
+    distances: Distances | None = None,
+    exact: int = EXACT,
+) -> Bound:
+    """A lower bound of the cost of any plan under `options.objective` that loads no node above its capacity and
+    bandwidth (times `options.utilisation`).
+
+    Costs follow `distances` (default: the cost space). Options that only forbid plans (σ, C_min, replicas) are left
+    out, which keeps the bound valid.
+    """
+    start = perf_counter()
+    legs = LEGS[options.objective]
+    room = problem.nodes.room * options.utilisation
+    total = float(joins.demand.sum())
+    hosts = np.flatnonzero(room > 0)
+    prices = np.zeros(len(problem.nodes))
+    if not len(joins):
+        return Bound(0.0, "lp", prices, Shares.none(), 0.0)
+    if float(room[hosts].sum()) < total * (1 - 1e-12):
+        value = _unconstrained(problem, joins, space, legs, distances)
+        return Bound(value, "unconstrained", prices, None, None, perf_counter() - start)
+    # more room than all sub-joins need is as good as exactly that: keeps infinite capacities out of the arithmetic
+    spare = np.minimum(room[hosts], total)
+    if len(joins) * len(hosts) <= exact:
+        cost = cost_matrix(joins, space if distances is None else distances, hosts, legs)
+        solution = solve(cost, joins.demand, spare)
+        prices[hosts] = solution.prices
+        shares = Shares(solution.shares.join, hosts[solution.shares.node].astype(np.int32), solution.shares.share)
+        return Bound(solution.bound, "lp", prices, shares, solution.cost, perf_counter() - start)
+    if distances is None:
+        value, prices[hosts] = space_prices(space, joins, hosts, spare, legs, options.seed)
+    else:
+        value, prices[hosts] = dense_prices(distances, joins, hosts, spare, legs)
+    return Bound(value, "lagrangian", prices, None, None, perf_counter() - start)
+
+
+def lower_bound(problem: Problem, plan: Plan) -> float:
+    """The bound that a plan's cost is held against, in the form that `nova.evaluation.metrics.evaluate` takes."""
+    return bound(problem, plan.joins, plan.space, plan.options).value
+
+
+def _unconstrained(
+    problem: Problem, joins: SubJoins, space: CostSpace, legs: Legs, distances: Distances | None
+) -> float:
+    """Every sub-join wherever it costs least, the sink included: what even overloading plans cannot beat."""
+    every = np.arange(len(problem.nodes))
+    if distances is not None:
+        return float(sum(block.min(axis=1).sum() for _, block in cost_blocks(joins, distances, every, legs)))
+    least, _ = cheapest(
+        boxes(space, every), space, joins, legs, np.zeros(len(every)), np.zeros(len(joins), np.int64)
+    )
+    return float(least.sum())
+
+
+__all__ = ["Bound", "EXACT", "Kind", "Shares", "bound", "lower_bound"]

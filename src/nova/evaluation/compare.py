@@ -1,0 +1,121 @@
+"""All approaches on one problem: the same figures for each, and one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nova.baselines import charge
+from nova.baselines.placement import Placement
+from nova.evaluation.approaches import Row, embedded, run, warm_up
+from nova.evaluation.metrics import Bound, evaluate, source_latency
+from nova.evaluation.simulation import SimulationResult, simulate
+from nova.evaluation.simulation.result import percentile
+from nova.model.options import Options
+from nova.model.problem import Problem
+from nova.model.space import CostSpace
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One approach's figures, with its placement and, where asked for, its simulated run."""
+
+    row: Row
+    placement: Placement
+    simulation: SimulationResult | None
+
+
+def compare(
+    problem: Problem,
+    names: Sequence[str],
+    options: Options = Options(),
+    *,
+    simulated_s: float = 0.0,
+    bound: Bound | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> list[Compared]:
+    """Place by every approach named and measure all alike. `simulated_s` seconds are simulated, none with 0.
+
+    The bound is asked for once, for the objective of `options` and all of every capacity. It holds for placements
+    within capacities: one that overloads nodes may lie below it.
+    """
+    problem, space = embedded(problem, options)
+    report("warming up")
+    warm_up(tuple(names))
+    placed = []
+    for name in names:
+        report(name)
+        placed.append((name, *run(name, problem, space, options)))
+    floor = float("nan")
+    if bound is not None and placed:
+        report("lower bound")
+        any_plan = placed[0][1].plan
+        floor = bound(problem, replace(any_plan, options=replace(options, utilisation=1.0)))
+    done = []
+    for name, placement, seconds in placed:
+        report(f"figures of {name}")
+        done.append(measure(problem, space, name, placement, seconds, floor, simulated_s, options))
+    return done
+
+
+def measure(
+    problem: Problem,
+    space: CostSpace,
+    name: str,
+    placement: Placement,
+    seconds: float,
+    floor: float,
+    simulated_s: float,
+    options: Options,
+) -> Compared:
+    """The figures of one placement. Ways are charged along the approach's own routes, every hop; deltas are to every
+    source's straight way to the sink; `floor` is a lower bound under the objective of `options`, NaN for none."""
+    plan = placement.plan
+    figures = evaluate(problem, plan, placement.distances)
+    straight = source_latency(problem, plan, space).sink_based
+    sink_mean, sink_p90 = float(np.nanmean(straight)), float(np.nanpercentile(straight, 90))
+    cost = figures.cost_latency_ms if options.objective == "latency" else figures.cost_paper_ms
+    mean_bound = floor / max(1, len(plan.joins)) / 2 if options.objective == "latency" else float("nan")
+    row: Row = {
+        "approach": name,
+        "latency_mean_ms": figures.latency_mean_ms,
+        "latency_p90_ms": figures.latency_p90_ms,
+        "delta_mean_ms": _less(figures.latency_mean_ms, sink_mean),
+        "delta_p90_ms": _less(figures.latency_p90_ms, sink_p90),
+        "unweighted_delta_mean_ms": _less(figures.unweighted_mean_ms, sink_mean),
+        "unweighted_delta_p90_ms": _less(figures.unweighted_p90_ms, sink_p90),
+        "slowest_mean_ms": figures.slowest_mean_ms,
+        "slowest_p90_ms": figures.slowest_p90_ms,
+        "overloaded": figures.overloaded,
+        "overloaded_percent": figures.overloaded_percent,
+        "overloaded_percent_scripts": charge.overloaded_percent(problem, charge.arrivals(problem, placement)),
+        "utilisation_max": figures.utilisation_max,
+        "hosts": figures.hosts,
+        "replicas": figures.replicas,
+        "tuples_in": figures.tuples_in,
+        "tuples_network": figures.tuples_network,
+        "cost_eq1_ms": figures.cost_eq1_ms,
+        "cost_ms": cost,
+        "bound_ms": floor,
+        "bound_delta_mean_ms": mean_bound - sink_mean,
+        "gap": _less(cost, floor) / floor if floor > 0 else float("nan"),
+        "seconds": seconds,
+    }
+    if not simulated_s:
+        return Compared(row, placement, None)
+    simulated = simulate(problem, plan, simulated_s, seed=options.seed, distances=placement.distances)
+    row |= {
+        "simulated_p50_ms": percentile(simulated.tuple_ms, 50.0),
+        "simulated_p99_ms": percentile(simulated.tuple_ms, 99.0),
+        "simulated_backlog": simulated.backlog,
+        "simulated_served_per_s": simulated.served_per_s,
+        "simulated_results_per_s": simulated.results_per_s,
+    }
+    return Compared(row, placement, simulated)
+
+
+def _less(a: float, b: float) -> float:
+    """a − b, without the dust that rounding leaves where they are the same."""
+    return 0.0 if abs(a - b) <= 1e-9 * max(abs(a), abs(b)) else a - b

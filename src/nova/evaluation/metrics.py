@@ -1,0 +1,375 @@
+"""The figures of a plan: latency, load, traffic and cost.
+
+Written on its own, without the optimizer's code for loads and costs, so that a mistake there cannot hide here. All
+latencies are in ms, all rates in tuples/s. Every step works on whole columns: a million replicas take seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from nova.model.options import LEGS, Objective
+from nova.model.plan import Plan
+from nova.model.problem import Floats, Ints, Latency, Problem
+
+TOLERANCE = 1e-6
+"""Relative slack in comparing load with capacity: shares are floats, and sums of shares round."""
+
+Bound = Callable[[Problem, Plan], float]
+"""A lower bound, in ms, of the share-weighted cost that the plan's objective asks for."""
+
+
+class Distances(Protocol):
+    """Anything that says how far nodes are apart: the cost space, or measurements."""
+
+    def between(self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> Floats:
+        """Latency in ms between nodes `a` and `b`, element by element."""
+        ...
+
+
+class Measured:
+    """Measured round-trip times; pairs that nobody measured are told by the cost space instead, and counted."""
+
+    def __init__(self, latency: Latency, n: int, estimate: Distances) -> None:
+        self._n = np.int64(n)
+        self._estimate = estimate
+        keys = latency.first * self._n + latency.second
+        order = np.argsort(keys)
+        self._keys, self._rtt = keys[order], latency.rtt_ms[order]
+
+    def known(self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        """Which of the pairs were measured. A node reaches itself in no time, which needs no measurement."""
+        return ~np.isnan(self._look_up(a, b))
+
+    def between(self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> Floats:
+        """Measured ms between nodes `a` and `b`, the estimate where there is none."""
+        a, b = np.broadcast_arrays(a, b)
+        found = self._look_up(a, b)
+        gaps = np.isnan(found)
+        if gaps.any():
+            found[gaps] = self._estimate.between(a[gaps], b[gaps])
+        return found
+
+    def _look_up(self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> Floats:
+        a, b = np.broadcast_arrays(a, b)
+        keys = np.minimum(a, b) * self._n + np.maximum(a, b)
+        found: Floats = np.where(a == b, 0.0, np.nan)
+        if len(self._keys):
+            at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+            hit = (self._keys[at] == keys) & (a != b)
+            found[hit] = self._rtt[at[hit]]
+        return found
+
+
+@dataclass(frozen=True)
+class Flows:
+    """What each sub-join sends to each of its hosts: one row per (sub-join, host), boxes on one host merged."""
+
+    join: Ints
+    node: Ints
+    left: Floats
+    """Distinct tuples/s of the left source that reach the host for this sub-join."""
+    right: Floats
+    share: Floats
+    """Part of the sub-join's results that the host computes, in [0, 1]."""
+    replicas: Ints
+    """Rows of the replica table merged here."""
+
+    def __len__(self) -> int:
+        return len(self.join)
+
+    @property
+    def load(self) -> Floats:
+        """Tuples/s the sub-join charges the host."""
+        return self.left + self.right
+
+
+def flows(plan: Plan) -> Flows:
+    """Merge the replicas of each sub-join that share a host: a tuple that several boxes need is sent once."""
+    boxes, joins = plan.replicas, plan.joins
+    if not len(boxes):
+        none = np.empty(0)
+        return Flows(np.empty(0, np.int32), np.empty(0, np.int32), none, none, none, np.empty(0, np.int32))
+    key = boxes.join.astype(np.int64) * (np.int64(boxes.node.max()) + 1) + boxes.node
+    _, first, group, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    join, node = boxes.join[first], boxes.node[first]
+    volume = _volume(plan)
+    left = union_area(group, boxes.left_from, boxes.left_to, boxes.slice_from, boxes.slice_to)
+    right = union_area(group, boxes.right_from, boxes.right_to, boxes.slice_from, boxes.slice_to)
+    return Flows(
+        join=join,
+        node=node,
+        left=joins.left_rate[join] * left,
+        right=joins.right_rate[join] * right,
+        share=_sum_by(group, volume, len(first)),
+        replicas=count.astype(np.int32),
+    )
+
+
+def union_area(
+    group: npt.NDArray[np.integer], x_from: Floats, x_to: Floats, y_from: Floats, y_to: Floats
+) -> Floats:
+    """Area of the union of the rectangles [x_from, x_to] × [y_from, y_to] of each group 0 … max(group).
+
+    A tuple is a point of its stream (x) in a window (y); the union's area is thus the distinct share of the stream.
+    """
+    groups = int(group.max()) + 1 if len(group) else 0
+    size = np.bincount(group, minlength=groups)
+    alone = size[group] == 1
+    area = _sum_by(group[alone], ((x_to - x_from) * (y_to - y_from))[alone], groups)
+    if alone.all():
+        return area
+    some = ~alone
+    return area + _sweep(group[some], x_from[some], x_to[some], y_from[some], y_to[some], groups)
+
+
+def _sweep(
+    group: npt.NDArray[np.integer], x_from: Floats, x_to: Floats, y_from: Floats, y_to: Floats, groups: int
+) -> Floats:
+    """Cut each group at all its y-borders; within such a strip the union is one of intervals in x.
+
+    Coordinates become ranks, so that groups and strips can be told apart exactly within one sorted integer column.
+    """
+    xs, x_rank = np.unique(np.concatenate([x_from, x_to]), return_inverse=True)
+    ys, y_rank = np.unique(np.concatenate([y_from, y_to]), return_inverse=True)
+    n = len(group)
+    # borders of strips: every distinct (group, y); strip i runs from border i to the next one of the same group
+    border = np.concatenate([group, group]).astype(np.int64) * len(ys) + y_rank
+    borders, at = np.unique(border, return_inverse=True)
+    spans = at[n:] - at[:n]
+    row = np.repeat(np.arange(n), spans)
+    strip = np.repeat(at[:n], spans) + np.arange(len(row)) - np.repeat(np.cumsum(spans) - spans, spans)
+    if not len(row):
+        return np.zeros(groups)
+    start = strip * len(xs) + x_rank[:n][row]
+    order = np.argsort(start, kind="stable")
+    row, strip, start = row[order], strip[order], start[order]
+    end = strip * len(xs) + x_rank[n:][row]
+    # what earlier intervals cover already: the furthest end so far; ends of earlier strips lie before this start
+    covered = np.empty_like(end)
+    covered[0] = -1
+    np.maximum.accumulate(end[:-1], out=covered[1:])
+    fresh = np.maximum(start, covered)
+    new = np.maximum(end, fresh)
+    width = xs[new - strip * len(xs)] - xs[fresh - strip * len(xs)]
+    height = ys[borders[strip + 1] % len(ys)] - ys[borders[strip] % len(ys)]
+    return _sum_by(group[row], width * height, groups)
+
+
+def _volume(plan: Plan) -> Floats:
+    boxes = plan.replicas
+    return (
+        (boxes.left_to - boxes.left_from) * (boxes.right_to - boxes.right_from) * (boxes.slice_to - boxes.slice_from)
+    )
+
+
+def node_load(flow: Flows, n: int) -> Floats:
+    """Tuples/s each of n nodes takes in: per sub-join it hosts, distinct left plus distinct right."""
+    return _sum_by(flow.node, flow.load, n)
+
+
+def node_limit(problem: Problem) -> Floats:
+    """Tuples/s each node can take in, whether or not joins may run there."""
+    return np.minimum(problem.nodes.capacity, problem.nodes.bandwidth)
+
+
+def utilisation(load: Floats, limit: Floats) -> Floats:
+    """Load as a share of what the node can take; infinite for load on a node that can take none."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(load > 0, np.where(limit > 0, load / limit, np.inf), 0.0)
+
+
+def overloaded(load: Floats, limit: Floats) -> npt.NDArray[np.bool_]:
+    """Which nodes take in more than they can, rounding aside."""
+    return load > limit * (1 + TOLERANCE)
+
+
+@dataclass(frozen=True)
+class SourceLatency:
+    """Latency per source in ms, NaN for sources that no sub-join reads."""
+
+    weighted: Floats
+    """d(source, host) + d(host, sink), weighted by the tuples that go each way."""
+    slowest: Floats
+    """The same for the slowest of the source's replicas."""
+    unweighted: Floats
+    """Plain mean over the source's replicas, as the published scripts report it."""
+    sink_based: Floats
+    """d(source, sink): every source straight to its sinks."""
+
+
+def source_latency(problem: Problem, plan: Plan, distances: Distances, flow: Flows | None = None) -> SourceLatency:
+    """Latency of every source under a plan."""
+    flow = flows(plan) if flow is None else flow
+    joins, n = plan.joins, len(problem.sources)
+    node = problem.sources.node
+    source = np.concatenate([joins.left[flow.join], joins.right[flow.join]])
+    tuples = np.concatenate([flow.left, flow.right])
+    rows = np.concatenate([flow.replicas, flow.replicas]).astype(np.float64)
+    host = np.concatenate([flow.node, flow.node])
+    onward = distances.between(flow.node, joins.sink[flow.join])
+    way = distances.between(node[source], host) + np.concatenate([onward, onward])
+    slowest = np.full(n, -np.inf)
+    np.maximum.at(slowest, source, way)
+    every = np.concatenate([joins.left, joins.right])
+    sinks = np.concatenate([joins.sink, joins.sink])
+    direct = distances.between(node[every], sinks)
+    return SourceLatency(
+        weighted=_mean_by(source, way, tuples, n),
+        slowest=np.where(np.isinf(slowest), np.nan, slowest),
+        unweighted=_mean_by(source, way, rows, n),
+        sink_based=_mean_by(every, direct, np.ones(len(every)), n),
+    )
+
+
+def _mean_by(group: npt.NDArray[np.integer], values: Floats, weights: Floats, n: int) -> Floats:
+    """Weighted mean of each group; NaN for groups without weight."""
+    total = _sum_by(group, weights, n)
+    return _sum_by(group, values * weights, n) / np.where(total > 0, total, np.nan)
+
+
+def _sum_by(group: npt.NDArray[np.integer], values: Floats, n: int) -> Floats:
+    """Sum of each group 0 … n − 1."""
+    return np.asarray(np.bincount(group, weights=values, minlength=n), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Figures of one plan. ms for latencies and costs, tuples/s for rates; NaN where there is nothing to measure."""
+
+    approach: str
+    sub_joins: int
+    replicas: int
+    replicas_max: int
+    """Most replicas of one sub-join."""
+    hosts: int
+    """Nodes that run at least one replica."""
+    latency_mean_ms: float
+    """Mean over sources of d(source, host) + d(host, sink), weighted by the tuples that go each way."""
+    latency_p90_ms: float
+    sink_based_mean_ms: float
+    """Every source straight to its sink."""
+    sink_based_p90_ms: float
+    delta_mean_ms: float
+    """`latency_mean_ms` less `sink_based_mean_ms`."""
+    delta_p90_ms: float
+    slowest_mean_ms: float
+    """Mean over sources of their slowest replica."""
+    slowest_p90_ms: float
+    unweighted_mean_ms: float
+    """Mean over sources of the plain mean over their replicas: the metric of the published scripts, not truncated."""
+    unweighted_p90_ms: float
+    unweighted_delta_mean_ms: float
+    unweighted_delta_p90_ms: float
+    cost_eq1_ms: float
+    """Eq. 1: every link of every replica once."""
+    cost_latency_ms: float
+    """Sum over replicas of share · (left + right + 2 · to the sink): the objective `latency`."""
+    cost_paper_ms: float
+    """Sum over replicas of share · (left + right + to the sink): the objective `paper`."""
+    overloaded: int
+    """Nodes whose load exceeds what they can take."""
+    overloaded_percent: float
+    """Of the nodes with load."""
+    utilisation_max: float
+    utilisation_mean: float
+    """Over the nodes with load; both as a share of min(capacity, bandwidth)."""
+    tuples_in: float
+    """Tuples/s that reach hosts."""
+    tuples_network: float
+    """Those of them that leave their source's node."""
+    objective: Objective
+    bound_ms: float | None = None
+    """Lower bound of the cost under `objective`; None where no bound was asked for."""
+    gap: float | None = None
+    """Cost over the bound, less one."""
+    measured_share: float | None = None
+    """Share of the replicas' links whose latency was measured; None for estimated latencies."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures as plain values."""
+        return asdict(self)
+
+
+def evaluate(
+    problem: Problem, plan: Plan, distances: Distances | None = None, bound: Bound | None = None
+) -> Metrics:
+    """Figures of a plan, with latencies from `distances` (default: the cost space the plan was made in).
+
+    `bound` is called at most once; see `nova.evaluation.bounds` for what it can be.
+    """
+    reach: Distances = plan.space if distances is None else distances
+    flow = flows(plan)
+    latency = source_latency(problem, plan, reach, flow)
+    mean, p90 = _spread(latency.weighted)
+    sink_mean, sink_p90 = _spread(latency.sink_based)
+    slowest_mean, slowest_p90 = _spread(latency.slowest)
+    plain_mean, plain_p90 = _spread(latency.unweighted)
+
+    boxes, joins = plan.replicas, plan.joins
+    ends = (joins.left_node[boxes.join], joins.right_node[boxes.join], joins.sink[boxes.join])
+    legs = [reach.between(boxes.node, end) for end in ends]
+    share = _volume(plan)
+    costs: dict[Objective, float] = {
+        name: float(sum(w * np.dot(share, leg) for w, leg in zip(weights, legs, strict=True)))
+        for name, weights in LEGS.items()
+    }
+
+    load, limit = node_load(flow, len(problem.nodes)), node_limit(problem)
+    busy = np.unique(flow.node)
+    used = utilisation(load[busy], limit[busy])
+    over = int(overloaded(load[busy], limit[busy]).sum())
+    local = np.dot(flow.left, joins.left_node[flow.join] == flow.node) + np.dot(
+        flow.right, joins.right_node[flow.join] == flow.node
+    )
+    floor = None if bound is None else float(bound(problem, plan))
+    cost = costs[plan.options.objective]
+    return Metrics(
+        approach=plan.approach,
+        sub_joins=len(joins),
+        replicas=len(boxes),
+        replicas_max=int(np.bincount(boxes.join).max(initial=0)),
+        hosts=len(busy),
+        latency_mean_ms=mean,
+        latency_p90_ms=p90,
+        sink_based_mean_ms=sink_mean,
+        sink_based_p90_ms=sink_p90,
+        delta_mean_ms=mean - sink_mean,
+        delta_p90_ms=p90 - sink_p90,
+        slowest_mean_ms=slowest_mean,
+        slowest_p90_ms=slowest_p90,
+        unweighted_mean_ms=plain_mean,
+        unweighted_p90_ms=plain_p90,
+        unweighted_delta_mean_ms=plain_mean - sink_mean,
+        unweighted_delta_p90_ms=plain_p90 - sink_p90,
+        cost_eq1_ms=float(sum(leg.sum() for leg in legs)),
+        cost_latency_ms=costs["latency"],
+        cost_paper_ms=costs["paper"],
+        overloaded=over,
+        overloaded_percent=100.0 * over / len(busy) if len(busy) else 0.0,
+        utilisation_max=float(used.max()) if len(busy) else 0.0,
+        utilisation_mean=float(used.mean()) if len(busy) else 0.0,
+        tuples_in=float(flow.load.sum()),
+        tuples_network=float(flow.load.sum() - local),
+        objective=plan.options.objective,
+        bound_ms=floor,
+        gap=None if floor is None else (cost / floor - 1.0 if floor > 0 else float("nan")),
+        measured_share=(
+            float(np.mean([reach.known(boxes.node, end) for end in ends]))
+            if isinstance(reach, Measured) and len(boxes)
+            else None
+        ),
+    )
+
+
+def _spread(values: Floats) -> tuple[float, float]:
+    """Mean and 90th percentile over the sources that are read at all."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return float("nan"), float("nan")
+    return float(known.mean()), float(np.percentile(known, 90))

@@ -1,0 +1,165 @@
+"""`simulate`: from a problem and a plan to what happens in so many seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nova.evaluation.metrics import Distances, node_limit
+from nova.evaluation.simulation import kernels
+from nova.evaluation.simulation.result import Arrivals, Longs, SimulationResult, Timeline
+from nova.model.errors import InvalidInput
+from nova.model.plan import Plan
+from nova.model.problem import Floats, Ints, Problem
+from nova.model.replicas import SHARES, Replicas
+
+MAX_RESULTS = 4_000_000
+"""Results drawn at most; where more are expected, each one drawn stands for several."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The replicas of a plan, those of one sub-join on one host together: they share the tuples sent there."""
+
+    join: Ints
+    node: Ints
+    first: Longs
+    """First row of `boxes` of each group, and the number of rows at the end."""
+    boxes: Floats
+    """Shares of each replica, in the order of `SHARES`."""
+
+    @staticmethod
+    def of(replicas: Replicas) -> Groups:
+        order = np.lexsort((replicas.node, replicas.join))
+        join, node = replicas.join[order], replicas.node[order]
+        new = np.ones(len(order), bool)
+        new[1:] = (join[1:] != join[:-1]) | (node[1:] != node[:-1])
+        boxes = np.column_stack([getattr(replicas, name)[order] for name in SHARES]).astype(np.float64)
+        starts = np.flatnonzero(new)
+        return Groups(join[starts], node[starts], np.append(starts, len(order)).astype(np.int64), boxes)
+
+
+def emit(rate: Floats, duration_s: float, arrivals: Arrivals, rng: np.random.Generator) -> tuple[Longs, Floats]:
+    """(first tuple of each source, event time of each tuple): sources one after the other, each in order of time."""
+    expected = rate * duration_s
+    if arrivals == "poisson":
+        counts = rng.poisson(expected)
+        source = np.repeat(np.arange(len(rate)), counts)
+        born = rng.random(len(source)) * duration_s
+        born = born[np.lexsort((born, source))]
+    else:
+        phase = rng.random(len(rate))
+        counts = np.ceil(expected - phase).clip(min=0).astype(np.int64)
+        source = np.repeat(np.arange(len(rate)), counts)
+        within = np.arange(len(source)) - np.repeat(np.cumsum(counts) - counts, counts)
+        born = (within + phase[source]) / rate[source]
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), born
+
+
+def simulate(
+    problem: Problem,
+    plan: Plan,
+    duration_s: float = 20.0,
+    *,
+    seed: int = 0,
+    arrivals: Arrivals = "poisson",
+    distances: Distances | None = None,
+) -> SimulationResult:
+    """Run `plan` for `duration_s` simulated seconds. `distances` replace the plan's cost space, say by measurements."""
+    if not (0 < duration_s < np.inf):
+        raise InvalidInput(f"the duration must be a number of seconds above 0 (found {duration_s})")
+    between = (plan.space if distances is None else distances).between
+    rng = np.random.default_rng(seed)
+    joins = plan.joins
+    start, born = emit(problem.sources.rate, duration_s, arrivals, rng)
+    position = rng.random(len(born))
+
+    groups = Groups.of(plan.replicas)
+    windows = np.array([query.window_ms / 1000.0 for query in problem.queries])
+    window_s = windows[joins.query[groups.join]] if len(groups.join) else np.empty(0)
+    inputs = np.column_stack([joins.left[groups.join], joins.right[groups.join]]).astype(np.int32)
+    tuple_of, group_of, split = kernels.deliver(
+        groups.first, inputs, window_s, groups.boxes, start, born, position
+    )
+
+    from_left = between(joins.left_node[groups.join], groups.node) / 1000.0
+    from_right = between(joins.right_node[groups.join], groups.node) / 1000.0
+    to_sink = between(groups.node, joins.sink[groups.join]) / 1000.0
+    is_left = np.arange(len(tuple_of)) < split[group_of, 1]
+    arrival = born[tuple_of] + np.where(is_left, from_left[group_of], from_right[group_of])
+    host = groups.node[group_of]
+    speed = node_limit(problem)
+    with np.errstate(divide="ignore"):
+        service = 1.0 / speed
+    finish, arrived, served, busy, longest = kernels.serve(
+        np.argsort(arrival, kind="stable"), host, arrival, service, duration_s
+    )
+    tuple_ms = 1000.0 * (finish + to_sink[group_of] - born[tuple_of])
+    source = np.where(is_left, inputs[group_of, 0], inputs[group_of, 1]).astype(np.int32)
+
+    ready, latest, of_group, kept = _results(plan, groups, split, tuple_of, born, position, finish, window_s, rng)
+    at_sink = ready + to_sink[of_group]
+    return SimulationResult(
+        approach=plan.approach,
+        duration_s=duration_s,
+        seed=seed,
+        arrivals=arrivals,
+        emitted=len(born),
+        delivered=len(tuple_of),
+        served=int(served.sum()),
+        backlog=int((arrived - served).sum()),
+        in_flight=int(len(tuple_of) - arrived.sum()),
+        results=float((at_sink <= duration_s).sum() / kept),
+        tuple_ms=tuple_ms,
+        result_ms=1000.0 * (at_sink - latest),
+        window_ms=_window_latencies(
+            groups, windows[joins.query], duration_s, split, tuple_of, born, finish, window_s,
+            np.maximum(from_left, from_right), to_sink,
+        ),
+        source=source,
+        node=host,
+        node_arrived=arrived,
+        node_served=served,
+        node_peak_backlog=longest,
+        utilisation=busy / duration_s,
+        offered=np.divide(arrived, speed * duration_s, out=np.where(arrived > 0, np.inf, 0.0), where=speed > 0),
+        timeline=Timeline.of(born[tuple_of], arrival, finish, tuple_ms, duration_s),
+    )
+
+
+def _results(
+    plan: Plan, groups: Groups, split: Longs, tuple_of: Longs, born: Floats, position: Floats, finish: Floats,
+    window_s: Floats, rng: np.random.Generator,
+) -> tuple[Floats, Floats, Ints, float]:
+    """The results: when both tuples are served, when the later one was born, the group; and the share drawn."""
+    joins = plan.joins
+    candidates = (joins.left_rate * joins.right_rate)[groups.join] * window_s
+    stated = np.nan_to_num(joins.output_rate[groups.join], nan=np.inf)
+    chance = np.minimum(1.0, np.divide(stated, candidates, out=np.ones(len(stated)), where=candidates > 0))
+    lefts, rights = split[:, 1] - split[:, 0], split[:, 2] - split[:, 1]
+    spread = np.divide(window_s, born.max(initial=0.0), out=np.ones(len(window_s)), where=born.size > 0)
+    expected = float((chance * lefts * rights * np.minimum(1.0, spread)).sum())
+    kept = min(1.0, MAX_RESULTS / expected) if expected > 0 else 1.0
+    ready, latest, of_group = kernels.match(
+        groups.first, groups.boxes, split, tuple_of, born, position, finish, window_s, chance * kept,
+        int(rng.integers(2**31)),
+    )
+    return ready, latest, of_group, kept
+
+
+def _window_latencies(
+    groups: Groups, window_of_join: Floats, duration_s: float, split: Longs, tuple_of: Longs, born: Floats,
+    finish: Floats, window_s: Floats, passed_s: Floats, to_sink: Floats,
+) -> Floats:
+    """Latency of each window of each sub-join that ends within the run, in ms."""
+    counts = np.floor(duration_s / window_of_join + 1e-9).astype(np.int64)
+    base = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    complete = np.full(base[-1], -np.inf)
+    kernels.close_windows(
+        groups.first, groups.join, groups.boxes, split, tuple_of, born, finish, window_s, passed_s, to_sink, base,
+        complete,
+    )
+    number = np.arange(len(complete)) - np.repeat(base[:-1], counts)
+    latency = 1000.0 * (complete - (number + 1) * np.repeat(window_of_join, counts))
+    return np.asarray(latency[complete > -np.inf], dtype=np.float64)

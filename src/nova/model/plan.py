@@ -1,0 +1,195 @@
+"""Plan: the replica table, and how it is written and read.
+
+A plan is a folder: `plan.json` (summary, options, versions, digest of the scenario), `replicas.parquet` (one row per
+replica), and `coordinates.parquet` (the cost space it was made in).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import nova
+from nova.model.errors import Fault, InvalidInput
+from nova.model.options import Options
+from nova.model.problem import Floats, Ints, Problem
+from nova.model.replicas import SHARES, Replicas
+from nova.model.space import CostSpace
+from nova.model.subjoins import SubJoins
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where every join runs. `approach` is `nova` or the name of a baseline."""
+
+    joins: SubJoins
+    replicas: Replicas
+    space: CostSpace
+    options: Options = field(default_factory=Options)
+    approach: str = "nova"
+    overloaded: Ints = field(default_factory=lambda: np.empty(0, np.int32))
+    """Rows of nodes that the plan knowingly overloads (only with `allow_overload`, or in a baseline)."""
+    digest: str = ""
+    summary: dict[str, Any] = field(default_factory=dict)
+
+    def table(self, problem: Problem) -> pa.Table:
+        """The replica table of the contract, with ids."""
+        joins, replicas = self.joins, self.replicas
+        queries = pa.array([q.id for q in problem.queries], pa.string())
+        left_rate, right_rate = replicas.rates(joins)
+        columns: dict[str, Any] = {
+            "query": queries.take(pa.array(joins.query[replicas.join])),
+            "left_source": problem.sources.ids.take(pa.array(joins.left[replicas.join])),
+            "right_source": problem.sources.ids.take(pa.array(joins.right[replicas.join])),
+            "node": problem.nodes.ids.take(pa.array(replicas.node)),
+            **{name: getattr(replicas, name) for name in SHARES},
+            "left_rate": left_rate,
+            "right_rate": right_rate,
+        }
+        return pa.table(columns)
+
+    def coordinates(self, problem: Problem) -> pa.Table:
+        """The cost space, with ids."""
+        axes = {f"x{i}": self.space.coordinates[:, i] for i in range(self.space.dimensions)}
+        return pa.table({"id": problem.nodes.ids, **axes, "height": self.space.heights})
+
+    def write(self, folder: str | Path, problem: Problem) -> Path:
+        """Write the plan as a folder. Whatever stood there under the plan's file names is replaced."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(self.table(problem), folder / "replicas.parquet")
+        pq.write_table(self.coordinates(problem), folder / "coordinates.parquet")
+        document = {
+            "nova": FORMAT,
+            "version": nova.__version__,
+            "approach": self.approach,
+            "scenario_digest": self.digest,
+            "options": self.options.as_dict(),
+            "summary": self.summary,
+            "overloaded_nodes": problem.nodes.ids.take(pa.array(self.overloaded)).to_pylist(),
+        }
+        (folder / "plan.json").write_text(json.dumps(document, indent=2) + "\n")
+        return folder
+
+
+def read(folder: str | Path, problem: Problem, joins: SubJoins | None) -> Plan:
+    """Read a plan folder made for `problem`, whose sub-joins are `joins`. Unknown ids and rows are named.
+
+    None: the sub-joins are those that the plan has replicas of, whatever the scenario's join matrix says; events may
+    have changed that.
+    """
+    folder = Path(folder)
+    try:
+        document = json.loads((folder / "plan.json").read_text())
+        table = pq.read_table(folder / "replicas.parquet")
+    except FileNotFoundError as error:
+        raise InvalidInput([Fault(str(error.filename or folder), "no such plan file")]) from None
+    except (json.JSONDecodeError, pa.ArrowInvalid) as error:
+        raise InvalidInput([Fault(str(folder), f"not a plan: {error}")]) from None
+    if document.get("nova") != FORMAT:
+        raise InvalidInput([Fault(str(folder / "plan.json"), f"plan format {FORMAT} expected", field="nova",
+                                  value=document.get("nova"))])
+    file = str(folder / "replicas.parquet")
+    node = _rows(table["node"], problem.nodes.ids, file, "node")
+    named = _named(table, problem, file)
+    if joins is None:
+        joins, join = _distinct(table, problem, *named)
+    else:
+        join = _join_rows(table, problem, joins, named, file)
+    shares = {name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in SHARES}
+    coordinates = pq.read_table(folder / "coordinates.parquet")
+    axes = [name for name in coordinates.column_names if name.startswith("x")]
+    space = CostSpace(
+        np.column_stack([coordinates[name].to_numpy() for name in axes]), coordinates["height"].to_numpy()
+    )
+    known = {f.name for f in fields(Options)}
+    return Plan(
+        joins=joins,
+        replicas=Replicas(join, node, **shares),
+        space=space,
+        options=Options(**{k: v for k, v in document.get("options", {}).items() if k in known}),
+        approach=document.get("approach", "nova"),
+        overloaded=_rows(
+            pa.chunked_array([pa.array(document.get("overloaded_nodes", []), pa.string())]),
+            problem.nodes.ids, str(folder / "plan.json"), "overloaded_nodes",
+        ),
+        digest=document.get("scenario_digest", ""),
+        summary=document.get("summary", {}),
+    )
+
+
+def _rows(values: pa.ChunkedArray, ids: pa.StringArray, file: str, name: str) -> Ints:
+    rows = pc.index_in(values.combine_chunks(), value_set=ids)
+    if rows.null_count:
+        unknown = np.flatnonzero(rows.is_null().to_numpy(zero_copy_only=False))
+        raise InvalidInput(
+            [Fault(file, f"unknown {name}", int(i) + 1, name, values[int(i)].as_py()) for i in unknown]
+        )
+    return np.asarray(rows.to_numpy(), dtype=np.int32)
+
+
+Named = tuple[Ints, Ints, Ints]
+"""Rows of query, left and right source, of each replica."""
+
+
+def _named(table: pa.Table, problem: Problem, file: str) -> Named:
+    query = _rows(table["query"], pa.array([q.id for q in problem.queries], pa.string()), file, "query")
+    sides = {}
+    for side in ("left", "right"):
+        rows = np.empty(len(table), np.int32)
+        for q, wanted in enumerate(problem.queries):
+            mine = np.flatnonzero(query == q)
+            stream = problem.sources_of(getattr(wanted, side))
+            names = table[f"{side}_source"].combine_chunks().take(pa.array(mine))
+            found = _rows(pa.chunked_array([names]), problem.sources.ids.take(pa.array(stream)), file, f"{side}_source")
+            rows[mine] = stream[found]
+        sides[side] = rows
+    return query, sides["left"], sides["right"]
+
+
+def _key(problem: Problem, query: Ints, left: Ints, right: Ints) -> npt.NDArray[np.int64]:
+    """One number per sub-join."""
+    n = np.int64(len(problem.sources))
+    return (query * n + left) * n + right
+
+
+def _distinct(table: pa.Table, problem: Problem, query: Ints, left: Ints, right: Ints) -> tuple[SubJoins, Ints]:
+    """The sub-joins that are named, at the rates that the table tells, and which of them each replica belongs to."""
+    first, join = np.unique(_key(problem, query, left, right), return_index=True, return_inverse=True)[1:]
+    joins = SubJoins.between(problem, query[first], left[first], right[first], np.full(len(first), np.nan))
+
+    def rate(side: str, other: str) -> Floats:
+        """A replica gets its rate once per part of the other side; over boxes that tile the cube this adds up to 1."""
+        part = table[f"{other}_to"].to_numpy() - table[f"{other}_from"].to_numpy()
+        sums: Floats = np.bincount(join, table[f"{side}_rate"].to_numpy() * part, len(first)).astype(np.float64)
+        return sums
+
+    return replace(joins, left_rate=rate("left", "right"), right_rate=rate("right", "left")), join.astype(np.int32)
+
+
+def _join_rows(table: pa.Table, problem: Problem, joins: SubJoins, named: Named, file: str) -> Ints:
+    """Row of the sub-join each replica belongs to, by (query, left source, right source)."""
+    if not len(table):
+        return np.empty(0, np.int32)
+    key, known = _key(problem, *named), _key(problem, joins.query, joins.left, joins.right)
+    order = np.argsort(known, kind="stable")
+    at = np.minimum(np.searchsorted(known[order], key), len(known) - 1)
+    join = order[at]
+    wrong = np.flatnonzero(known[join] != key)
+    if len(wrong):
+        raise InvalidInput([
+            Fault(file, "the join matrix does not allow this pair", int(i) + 1, "left_source",
+                  f"{table['left_source'][int(i)]} ⋈ {table['right_source'][int(i)]}")
+            for i in wrong
+        ])
+    return join.astype(np.int32)

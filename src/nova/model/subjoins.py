@@ -1,0 +1,55 @@
+"""Sub-joins: one row per pair of sources that a query's join matrix allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nova.model.problem import Floats, Ints, Problem
+
+
+@dataclass(frozen=True)
+class SubJoins:
+    """One row per pair of sources that the join matrix allows."""
+
+    query: Ints
+    left: Ints
+    """Row of the left source."""
+    right: Ints
+    left_node: Ints
+    right_node: Ints
+    sink: Ints
+    """Row of the node that gets the results."""
+    left_rate: Floats
+    right_rate: Floats
+    output_rate: Floats
+    """Result tuples/s; NaN where nobody said."""
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    @property
+    def demand(self) -> Floats:
+        """C_r: tuples/s that reach an unsplit join."""
+        return self.left_rate + self.right_rate
+
+    @staticmethod
+    def between(problem: Problem, query: Ints, left: Ints, right: Ints, output_rate: Floats) -> SubJoins:
+        """Sub-joins of these rows of queries and sources."""
+        sources = problem.sources
+        return SubJoins(
+            query=query,
+            left=left,
+            right=right,
+            left_node=sources.node[left],
+            right_node=sources.node[right],
+            sink=np.array([q.sink for q in problem.queries], dtype=np.int32)[query],
+            left_rate=sources.rate[left],
+            right_rate=sources.rate[right],
+            output_rate=output_rate,
+        )
+
+    def take(self, rows: np.typing.NDArray[np.integer]) -> SubJoins:
+        """The given rows as a table of their own."""
+        return SubJoins(**{name: getattr(self, name)[rows] for name in self.__dataclass_fields__})

@@ -1,0 +1,372 @@
+"""Phase III: every sub-join gets its hosts, and each host its share, within capacity and bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from nova.jit import kernel
+from nova.model.distances import Legs, weighted
+from nova.model.options import LEGS, Options
+from nova.model.problem import Bools, Floats, Ints, Problem
+from nova.model.replicas import Replicas
+from nova.model.space import CostSpace
+from nova.model.subjoins import SubJoins
+from nova.placement import grid as partition
+from nova.placement.cells import Demand, Placed, fill, fill_exactly, fill_whole
+from nova.placement.index import HostIndex, build, nearest, raise_free, set_free
+from nova.placement.local import improve, place_whole
+from nova.placement.transport import transport
+
+DENSE = 2_000_000
+"""Sub-joins × hosts up to which every pair is priced and the optimum sought; beyond, hosts are filled by cells."""
+SHORT_WINDOW_MS = 10.0
+"""`auto` slices windows up to this length at once. A host that takes the share f of a sub-join's windows gets one whole
+window and then has time for 1/f of them: its results are late by about (1/f − 1) windows, which is nothing here."""
+LONG_WINDOW_MS = 60_000.0
+"""`auto` slices windows up to this length where nothing else fits. Longer ones would drown their host and then leave it
+waiting; those joins are cut into grids or not placed."""
+UNLIMITED = 1e15
+"""Stands for infinite room in tuples/s: arithmetic stays exact enough, and nothing real comes near it."""
+PER_REPLICA = 0.01
+"""Share of its cost that a cut must save per replica it makes: replicas are not free to run."""
+NEAR = 64
+"""Hosts looked at for a cut that is not forced."""
+FAR = (64, 1024)
+"""Hosts looked at, in turn, for a cut that is forced where not all pairs are priced."""
+MARGIN = 1e-11
+"""Relative room left unused, so that rounding never tips a full host over."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The replicas, and what did not fit."""
+
+    replicas: Replicas
+    unplaced: Ints
+    """Sub-joins of which some part found no host."""
+    missing: Floats
+    """Tuples/s of input that found no host, for each of `unplaced`."""
+
+
+def assign(problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> Assignment:
+    """Place all sub-joins, each whole, cut into a grid, or sliced by windows, as the options say.
+
+    `auto` cuts into grids, whose hosts see steady streams, and slices what finds no room that way. Grids need more
+    capacity, so where something is left over, all is done again with slices.
+    """
+    if options.partition != "auto":
+        return _assign(problem, joins, space, options, np.full(len(joins), options.partition == "window"))
+    windows = np.array([query.window_ms for query in problem.queries])[joins.query]
+    mixed = _assign(problem, joins, space, options, windows <= SHORT_WINDOW_MS, windows <= LONG_WINDOW_MS)
+    if not len(mixed.unplaced):
+        return mixed
+    sliced = _assign(problem, joins, space, options, windows <= LONG_WINDOW_MS)
+    return sliced if sliced.missing.sum() < mixed.missing.sum() else mixed
+
+
+def _assign(
+    problem: Problem, joins: SubJoins, space: CostSpace, options: Options, sliced: Bools, may_slice: Bools | None = None
+) -> Assignment:
+    """Slice the sub-joins `sliced`, cut the others into grids. Grids go first, since they need hosts with more room;
+    slices fill what is left. Of `may_slice`, what found no room as a grid is sliced as well."""
+    state = _State(problem, joins, space, options)
+    grids, left_over = _place_grids(state, np.flatnonzero(~sliced))
+    if may_slice is not None:
+        sliced = sliced.copy()
+        sliced[left_over] = may_slice[left_over]
+        left_over = left_over[~may_slice[left_over]]
+    if len(left_over) and options.allow_overload:
+        grids = Replicas.concat([grids, _overloading_grids(state, left_over)])
+    slices = _place_slices(state, np.flatnonzero(sliced))
+    replicas = slices.replicas  # in order of sub-joins already
+    if len(grids):
+        replicas = _in_join_order(Replicas.concat([grids, replicas]))
+    return Assignment(
+        replicas, np.concatenate([left_over, slices.unplaced]),
+        np.concatenate([joins.demand[left_over], slices.missing]),
+    )
+
+
+class _State:
+    """What the placing steps share: the hosts with their free capacity, and the prices of legs."""
+
+    def __init__(self, problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> None:
+        self.joins, self.options = joins, options
+        self.weights = np.array(LEGS[options.objective])
+        room = np.minimum(problem.nodes.room, UNLIMITED) * options.utilisation * (1 - MARGIN)
+        rows = np.flatnonzero((room > 0) & (room >= options.c_min)).astype(np.int32)
+        self.index: HostIndex = build(rows, space.coordinates[rows], space.heights[rows], room[rows])
+        self.largest = np.inf if options.bandwidth_budget is None else options.bandwidth_budget
+        self.dense = len(joins) * len(rows) <= DENSE
+        # Measured legs are looked up pair by pair; beyond the dense size the cost space stands for them.
+        self.legs = Legs(space, problem.latency if self.dense else None)
+        self.space = space
+
+    @cached_property
+    def demand(self) -> Demand:
+        at, joins = self.space.coordinates, self.joins
+        left, right, sink = (np.take(at, nodes, axis=0) for nodes in (joins.left_node, joins.right_node, joins.sink))
+        return Demand(left, right, sink, joins.demand)
+
+    def costs(self, rows: npt.NDArray[np.integer]) -> Floats:
+        return weighted(self.legs.of(self.joins, rows, self.index.node), self.weights)
+
+    def candidates(self, row: int, host: int) -> Iterator[tuple[npt.NDArray[np.int64], float]]:
+        """Hosts for a cut of sub-join `row`, cheapest first, and what its present `host` costs (∞ where that is −1):
+        all that are worth it where pairs are priced, otherwise some and then more."""
+        index, least = self.index, max(self.options.c_min, 1e-300)
+        if self.dense:
+            cost = self.costs(np.array([row]))[0]
+            now = np.inf if host < 0 else cost[host]
+            near = np.flatnonzero((index.free >= least) & (cost < now * (1 - 2 * PER_REPLICA)))
+            yield near[np.argsort(cost[near], kind="stable")][: len(near) if host < 0 else NEAR], now
+            return
+        at, joins = self.space.coordinates, self.joins
+        least = max(least, partition.SLIVER * min(joins.left_rate[row], joins.right_rate[row]))
+        for most in FAR[:1] if self.options.partition == "auto" else FAR:  # auto has slices left
+            slots, costs = np.empty(most, np.int64), np.empty(most)
+            found = nearest(
+                at[joins.left_node[row]], at[joins.right_node[row]], at[joins.sink[row]], self.weights, least, np.inf,
+                index.tree, slots, costs,
+            )
+            yield slots[:found], np.inf
+            if found < most:
+                return
+
+
+def _place_slices(state: _State, rows: npt.NDArray[np.integer]) -> Assignment:
+    """Whole windows go to different hosts: demands divide freely, at no extra traffic."""
+    joins, options, index = state.joins, state.options, state.index
+    if not len(rows):
+        return Assignment(_no_replicas(), np.empty(0, np.int32), np.empty(0))
+    demand = joins.demand
+    order = rows[np.argsort(demand[rows], kind="stable")].astype(np.int32)
+    if options.c_min > 0:
+        placed = fill_exactly(
+            index, state.demand, state.weights, order, demand[order], state.largest, options.c_min,
+            options.max_replicas,
+        )
+    else:
+        room = index.free.copy()
+        placed = _divide(state, rows, order)
+        if options.max_replicas is not None:
+            placed = _with_fewer_parts(state, placed, order, room, options.max_replicas)
+    return _as_slices(state, rows, placed)
+
+
+def _divide(state: _State, rows: npt.NDArray[np.integer], order: Ints) -> Placed:
+    """Sub-joins in as many parts as it takes: the optimum where all pairs are priced, by cells of hosts elsewhere."""
+    demand, index = state.joins.demand, state.index
+    if state.dense and state.largest >= demand[rows].max(initial=0.0):
+        smallest_first = np.argsort(demand[rows], kind="stable").astype(np.int32)
+        flow, _ = transport(state.costs(rows), demand[rows], index.free, smallest_first)
+        slot, column = np.nonzero(flow)
+        index.free = np.maximum(index.free - flow.sum(axis=1), 0.0)
+        return Placed(rows[column].astype(np.int32), slot.astype(np.int32), flow[slot, column])
+    placed = fill(index, state.demand, state.weights, order, largest=state.largest)
+    rest = demand - np.bincount(placed.join, weights=placed.amount, minlength=len(demand))
+    left_over = order[rest[order] > 1e-9 * demand[order]]
+    if not len(left_over):
+        return placed
+    more = fill_exactly(index, state.demand, state.weights, left_over, rest[left_over], state.largest)
+    return Placed.concat([placed, more])
+
+
+def _with_fewer_parts(state: _State, placed: Placed, order: Ints, room: Floats, most: int) -> Placed:
+    """Place sub-joins in more than `most` parts again, largest first, in the room that they leave; all of them, in
+    the `room` of the start, where that does not suffice."""
+    demand, index = state.joins.demand, state.index
+    crowd = np.bincount(placed.join, minlength=len(demand)) > most
+    if not crowd.any():
+        return placed
+    kept = ~crowd[placed.join]
+    settled = Placed(placed.join[kept], placed.slot[kept], placed.amount[kept])
+    left = np.bincount(placed.slot[~kept], weights=placed.amount[~kept], minlength=len(index))
+    fewer = _place_again(state, order[crowd[order]], index.free + left, most)
+    if fewer.amount.sum() >= demand[crowd].sum() * (1 - 1e-9):
+        return Placed.concat([settled, fewer])
+    return _place_again(state, order, room, most)
+
+
+def _place_again(state: _State, rows: Ints, room: Floats, most: int) -> Placed:
+    index = state.index
+    index.free = room
+    raise_free(index.free, index.most_free, index.offsets)
+    largest_first = rows[::-1].copy()
+    return fill_exactly(
+        index, state.demand, state.weights, largest_first, state.joins.demand[largest_first], state.largest,
+        max_parts=most,
+    )
+
+
+def _as_slices(state: _State, rows: npt.NDArray[np.integer], placed: Placed) -> Assignment:
+    """Amounts become slices of the windows; what found no host is dealt out evenly or reported."""
+    joins = state.joins
+    demand = joins.demand
+    total = np.bincount(placed.join, weights=placed.amount, minlength=len(joins))
+    unplaced = rows[total[rows] < demand[rows] * (1 - 1e-9)].astype(np.int32)
+    missing = demand[unplaced] - total[unplaced]
+    if len(unplaced) and state.options.allow_overload:
+        placed = Placed.concat([placed, _spread(state, unplaced, missing)])
+    join, slot, start, to = _slices(placed.join, placed.slot, placed.amount / demand[placed.join], len(joins))
+    zero, one = np.zeros(len(join)), np.ones(len(join))
+    return Assignment(Replicas(join, state.index.node[slot], zero, one, zero, one, start, to), unplaced, missing)
+
+
+@kernel
+def _slices(join, slot, share, joins):  # type: ignore[no-untyped-def]
+    """Shares of sub-joins on hosts as ranges of windows from 0 to 1: by sub-join, then by host, one range each.
+    Summed per sub-join: one running sum over all would round by more than a small host has to spare."""
+    begin = np.zeros(joins + 1, np.int64)
+    for q in range(len(join)):
+        begin[join[q] + 1] += 1
+    for j in range(joins):
+        begin[j + 1] += begin[j]
+    fill = begin[:-1].copy()
+    hosts, shares = np.empty(len(join), np.int32), np.empty(len(join))
+    for q in range(len(join)):  # insertion sort within each sub-join: it has few hosts
+        j = join[q]
+        at = fill[j]
+        fill[j] += 1
+        while at > begin[j] and hosts[at - 1] > slot[q]:
+            hosts[at], shares[at] = hosts[at - 1], shares[at - 1]
+            at -= 1
+        hosts[at], shares[at] = slot[q], share[q]
+    out_join, out_slot = np.empty(len(join), np.int32), np.empty(len(join), np.int32)
+    start, to = np.empty(len(join)), np.empty(len(join))
+    count = 0
+    for j in range(joins):
+        at = 0.0
+        for q in range(begin[j], begin[j + 1]):
+            end = min(at + shares[q], 1.0)
+            if q > begin[j] and hosts[q] == hosts[q - 1] and count > 0 and out_join[count - 1] == j:
+                to[count - 1] = end
+            elif end - at > 1e-9:  # less is rounding
+                out_join[count], out_slot[count], start[count], to[count] = j, hosts[q], at, end
+                count += 1
+            else:
+                continue
+            at = end
+        if count > 0 and out_join[count - 1] == j:
+            to[count - 1] = 1.0
+    return out_join[:count], out_slot[:count], start[:count], to[:count]
+
+
+def _spread(state: _State, rows: Ints, amount: Floats) -> Placed:
+    """Deal what did not fit evenly over the nearest hosts, as many as it would need if they were free (the paper's
+    k: demand over the median capacity)."""
+    index = state.index
+    if not len(index):
+        return Placed.none()
+    median = float(np.median(state.index.free + 1.0))
+    parts = []
+    for row, rest in zip(rows, amount, strict=True):
+        k = int(np.clip(np.ceil(rest / median), 1, min(len(index), 16)))
+        nearest = np.argsort(state.costs(np.array([row]))[0], kind="stable")[:k].astype(np.int32)
+        parts.append(Placed(np.full(k, row, np.int32), nearest, np.full(k, rest / k)))
+    return Placed.concat(parts)
+
+
+def _place_grids(state: _State, rows: npt.NDArray[np.integer]) -> tuple[Replicas, Ints]:
+    """Sub-joins go whole to one host where one has room, largest first; the others are cut into boxes. Returns the
+    replicas and the sub-joins that found no room."""
+    if not len(rows):
+        return _no_replicas(), np.empty(0, np.int32)
+    joins, options, index = state.joins, state.options, state.index
+    demand = joins.demand
+    host = np.full(len(joins), -1, dtype=np.int32)
+    fits = rows[demand[rows] <= state.largest]
+    order = fits[np.argsort(-demand[fits], kind="stable")].astype(np.int32)
+    if state.dense:
+        costs = state.costs(np.arange(len(joins)))
+        host = place_whole(costs, demand, index.free, order, options.c_min)
+        if options.c_min == 0.0:
+            host = improve(costs, demand, index.free, host)
+    elif options.c_min > 0:
+        placed = fill_exactly(
+            index, state.demand, state.weights, order, demand[order], np.inf, options.c_min, max_parts=1
+        )
+        host[placed.join] = placed.slot
+    else:
+        placed = fill_whole(index, state.demand, state.weights, order)
+        host[placed.join] = placed.slot
+        late = order[host[order] < 0]
+        if len(late):
+            more = fill_exactly(index, state.demand, state.weights, late, demand[late], max_parts=1)
+            host[more.join] = more.slot
+    boxes = _cut(state, rows, host)
+    found = host >= 0
+    whole = np.flatnonzero(found)
+    found[boxes.join] = True
+    left_over = rows[~found[rows]].astype(np.int32)
+    return Replicas.concat([Replicas.whole(whole, index.node[host[whole]]), boxes]), left_over
+
+
+def _cut(state: _State, rows: npt.NDArray[np.integer], host: Ints) -> Replicas:
+    """Cut sub-joins that no host takes whole, and (where all pairs are priced) those that boxes on nearer hosts serve
+    better. Changes `host`: −1 for what was cut."""
+    joins, index = state.joins, state.index
+    parts: list[Replicas] = []
+    homeless = rows[host[rows] < 0]
+    improvable = rows[host[rows] >= 0] if state.dense else rows[:0]
+    for row in np.concatenate([homeless, improvable]):
+        cut = _boxes(state, row, host[row])
+        if cut is None:
+            continue
+        slots, boxes = cut
+        if host[row] >= 0:
+            back = index.free[host[row]] + joins.demand[row]
+            set_free(host[row], back, index.free, index.most_free, index.offsets)
+            host[row] = -1
+        left, right = joins.left_rate[row], joins.right_rate[row]
+        taken = left * (boxes.left_to - boxes.left_from) + right * (boxes.right_to - boxes.right_from)
+        for slot, rest in zip(slots, np.maximum(index.free[slots] - taken, 0.0), strict=True):
+            set_free(slot, rest, index.free, index.most_free, index.offsets)
+        n = len(slots)
+        parts.append(Replicas(
+            np.full(n, row, np.int32), index.node[slots], boxes.left_from, boxes.left_to,
+            boxes.right_from, boxes.right_to, np.zeros(n), np.ones(n),
+        ))
+    return Replicas.concat(parts) if parts else _no_replicas()
+
+
+def _boxes(state: _State, row: int, host: int) -> tuple[npt.NDArray[np.int64], partition.Boxes] | None:
+    """Boxes for one sub-join and their slots, if they are worth leaving `host` for (−1: it has none)."""
+    joins, options, index = state.joins, state.options, state.index
+    left, right = float(joins.left_rate[row]), float(joins.right_rate[row])
+    part_rate = None if options.sigma is None else partition.p_max(options.sigma, left, right)
+    for near, now in state.candidates(row, host):
+        legs = state.legs.of(joins, np.array([row]), index.node[near])[:, 0]
+        room = np.minimum(index.free[near], state.largest)
+        boxes = partition.split(left, right, room, legs, state.weights, part_rate, options.max_replicas)
+        if boxes is not None and boxes.cost < now * (1 - PER_REPLICA * len(boxes.host)):
+            return near[boxes.host], boxes
+    return None
+
+
+def _overloading_grids(state: _State, rows: Ints) -> Replicas:
+    """Cut what fits nowhere into equal left parts over the nearest hosts."""
+    parts = []
+    for row in rows:
+        spread = _spread(state, np.array([row], np.int32), state.joins.demand[[row]])
+        k = len(spread.slot)
+        cuts = np.append(np.arange(k) / k, 1.0)
+        zero, one = np.zeros(k), np.ones(k)
+        parts.append(Replicas(spread.join, state.index.node[spread.slot], cuts[:-1], cuts[1:], zero, one, zero, one))
+    return Replicas.concat(parts)
+
+
+def _no_replicas() -> Replicas:
+    empty = np.empty(0, np.int32)
+    return Replicas.whole(empty, empty)
+
+
+def _in_join_order(replicas: Replicas) -> Replicas:
+    return replicas.take(
+        np.lexsort((replicas.right_from, replicas.left_from, replicas.slice_from, replicas.join))
+    )

@@ -1,0 +1,104 @@
+"""RunFolder: everything a run keeps, so that it can be stopped, killed and continued.
+
+    run.json            what the run was started with
+    plans/00000, …      the plans, in the order they came in; put there under their final name in one step
+    jobs/<query>/       Spark's checkpoint, the schedule of plans, how far the windows have come
+    clock/              when the clock of a replay began, see `nova.spark.sources.clock`
+    events.jsonl        events that were handled, where events drive the run
+    results/            results, where they go to files
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+from nova.files import write_safely
+from nova.model.errors import Fault, InvalidInput
+from nova.model.plan import Plan
+from nova.model.problem import Problem
+from nova.routing.flow import Flow
+
+
+class RunFolder:
+    """Paths and the memory of a run."""
+
+    FIRST: ClassVar[str] = "00000"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.resolve()
+
+    @property
+    def plans(self) -> Path:
+        return self.path / "plans"
+
+    @property
+    def watched(self) -> Path:
+        """Events that were handled, where events drive the run."""
+        return self.path / "events.jsonl"
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results"
+
+    def plan(self, name: str) -> Path:
+        return self.plans / name
+
+    def plan_names(self) -> list[str]:
+        """Plans in the order they came in."""
+        return sorted(path.name for path in self.plans.glob("[0-9]*") if (path / "plan.json").exists())
+
+    def job(self, query: str) -> Path:
+        return self.path / "jobs" / query
+
+    def beginning(self) -> str:
+        """A new file for the moment at which the clock of this start of the run begins."""
+        folder = self.path / "clock"
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.iterdir():
+            old.unlink()
+        return str(folder / f"{time.time_ns()}.json")
+
+    def open(self, digest: str, plan: Plan, problem: Problem) -> None:
+        """Make the folder, or go on with it where the same scenario ran here before."""
+        self.adopt(digest)
+        if not self.plan(self.FIRST).exists():
+            draft = self.plans / ".first"
+            plan.write(draft, problem)
+            draft.rename(self.plan(self.FIRST))
+
+    def adopt(self, digest: str) -> None:
+        """The same for a site, which keeps no plans."""
+        memory = self._read()
+        if memory and memory["scenario"] != digest:
+            raise InvalidInput([Fault(str(self.path), "another scenario ran in this folder: give a new one with -o, or "
+                                      "start afresh with --fresh")])
+        if not memory:
+            self._write({"scenario": digest, "flows": {}})
+
+    def remember(self, query: str, flow: Flow, lateness_ms: int) -> None:
+        """Note how a query's tuples travel; refuse to continue a run whose state would no longer fit."""
+        memory = self._read()
+        told: dict[str, Any] = {
+            "window_us": flow.window_us, "on": list(flow.on), "cells": flow.cells, "lateness_ms": lateness_ms,
+            "left": [f"{column.name} {column.type}" for column in flow.left],
+            "right": [f"{column.name} {column.type}" for column in flow.right],
+        }
+        before = memory["flows"].get(query)
+        if before is not None and before != told:
+            changed = [name for name, value in told.items() if before.get(name) != value]
+            raise InvalidInput([Fault(str(self.path), f"query {query!r} ran here with other {', '.join(changed)}: give "
+                                      "a new folder with -o, or start afresh with --fresh")])
+        memory["flows"][query] = told
+        self._write(memory)
+
+    def _read(self) -> dict[str, Any]:
+        file = self.path / "run.json"
+        memory: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        return memory
+
+    def _write(self, memory: dict[str, Any]) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_safely(self.path / "run.json", json.dumps(memory, indent=1))

@@ -1,0 +1,212 @@
+"""Meter: what a run has done, for the display while it runs and for the report at its end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+import numpy as np
+
+from nova.spark.sources.clock import Clock
+
+RECENT_S = 5.0
+"""Rates on the display look back this far."""
+
+
+class Counts(Protocol):
+    """The counts of a batch, as tasks tally them."""
+
+    tuples: Counter[str]
+    strangers: Counter[str]
+    copies: Counter[int]
+    buckets: Counter[int]
+    results: Counter[int]
+    ages: Counter[int]
+    first_time: int | None
+    last_time: int | None
+
+
+@dataclass
+class Latencies:
+    """Event-to-sink latencies in ms, as a histogram: memory does not grow with the run."""
+
+    counts: Counter[int] = field(default_factory=Counter)
+
+    def add(self, ages: Mapping[int, int], done_s: float, clock: Clock) -> None:
+        """Results that were out at `done_s`, by the event time (ms) of their later tuple."""
+        if not ages:
+            return
+        events = np.fromiter(ages, dtype=np.float64)
+        waited = np.round((done_s - clock.due_s(events)) * 1000).astype(np.int64)
+        for latency, count in zip(waited.tolist(), ages.values(), strict=True):
+            self.counts[latency] += count
+
+    @staticmethod
+    def merged(parts: Iterable[Latencies]) -> Latencies:
+        """All of them together."""
+        whole = Latencies()
+        for part in parts:
+            whole.counts.update(part.counts)
+        return whole
+
+    def percentiles(self) -> dict[str, float] | None:
+        """Mean, median, 90th and 99th percentile and the largest; None before the first result."""
+        if not self.counts:
+            return None
+        values = np.array(sorted(self.counts))
+        weights = np.array([self.counts[v] for v in values.tolist()], dtype=np.float64)
+        upto = np.cumsum(weights) / weights.sum()
+        at = {f"p{round(q * 100)}": float(values[min(int(np.searchsorted(upto, q)), len(values) - 1)])
+              for q in (0.5, 0.9, 0.99)}
+        return {"mean": float(values @ weights / weights.sum()), **at, "max": float(values[-1])}
+
+
+@dataclass(frozen=True)
+class Lately:
+    """What the last few seconds brought."""
+
+    tuples_per_s: float
+    results_per_s: float
+    latency_ms: dict[str, float] | None
+    copies: dict[int, float]
+    """Tuples that each node (row) was sent per second of event time."""
+
+
+@dataclass(frozen=True)
+class _Batch:
+    done_s: float
+    tuples: int
+    results: int
+    copies: Counter[int]
+    latencies: Latencies
+    last_time: int | None
+    """Latest event time (µs) of the run up to this batch."""
+
+
+@dataclass
+class Meter:
+    """Counts of one query. `clock` None: event times have nothing to do with now, so there is no latency."""
+
+    query: str
+    clock: Clock | None = None
+    started_s: float = field(default_factory=time.time)
+    tuples: Counter[str] = field(default_factory=Counter)
+    strangers: int = 0
+    copies: Counter[int] = field(default_factory=Counter)
+    results: Counter[int] = field(default_factory=Counter)
+    latencies: Latencies = field(default_factory=Latencies)
+    late: int = 0
+    first_time: int | None = None
+    last_time: int | None = None
+    batches: int = 0
+    first_result_s: float | None = None
+    """Seconds from the start to the first result."""
+    watermark: str | None = None
+    state: dict[str, int] = field(default_factory=dict)
+    batch_ms: list[int] = field(default_factory=list)
+    _open: dict[int, Counter[int]] = field(default_factory=dict)
+    _recent: deque[_Batch] = field(default_factory=deque)
+    _seen: int = -1
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def batch(self, number: int, tally: Counts, done_s: float) -> None:
+        """Take in one batch; called in Spark's callback thread."""
+        with self._lock:
+            self.batches += 1
+            self.tuples.update(tally.tuples)
+            self.strangers += sum(tally.strangers.values())
+            self.copies.update(tally.copies)
+            self.results.update(tally.results)
+            results = sum(tally.results.values())
+            latencies = Latencies()
+            if self.clock is not None and self.clock.runs:
+                latencies.add(tally.ages, done_s, self.clock)
+                self.latencies.counts.update(latencies.counts)
+            if results and self.first_result_s is None:
+                self.first_result_s = done_s - self.started_s
+            if tally.first_time is not None and tally.last_time is not None:
+                known = self.first_time is not None and self.last_time is not None
+                self.first_time = min(tally.first_time, self.first_time or 0) if known else tally.first_time
+                self.last_time = max(tally.last_time, self.last_time or 0) if known else tally.last_time
+            self._open[number] = tally.buckets
+            self._recent.append(_Batch(done_s, sum(tally.tuples.values()), results, tally.copies, latencies,
+                                       self.last_time))
+            while len(self._recent) > 2 and self._recent[1].done_s < done_s - RECENT_S:
+                self._recent.popleft()  # the oldest that stays says when the others began
+
+    def progress(self, report: Mapping[str, Any]) -> None:
+        """Take in Spark's own report of a batch: its watermark tells which tuples were late."""
+        number = int(report["batchId"])
+        with self._lock:
+            if number <= self._seen:
+                return
+            self._seen = number
+            moment = report.get("eventTime", {}).get("watermark")
+            if moment is not None:
+                behind = datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp() * 1e6
+                self.watermark = moment if behind > 0 else None  # 1970: there is none before the second batch
+                self.late += sum(n for end, n in self._open.pop(number, Counter()).items() if end <= behind)
+            self._open = {n: buckets for n, buckets in self._open.items() if n > number}
+            operators = report.get("stateOperators", [])
+            self.state = {
+                "packets": sum(int(o["numRowsTotal"]) for o in operators),
+                "bytes": sum(int(o["memoryUsedBytes"]) for o in operators),
+            }
+            if report.get("numInputRows"):
+                self.batch_ms.append(int(report["durationMs"]["triggerExecution"]))
+
+    def lately(self, now_s: float | None = None) -> Lately:
+        """The last few seconds. Rates are per second of the day; what hosts get is per second of event time, as in
+        plans."""
+        with self._lock:
+            if not self._recent:
+                return Lately(0.0, 0.0, None, {})
+            alone = len(self._recent) == 1
+            counted = list(self._recent) if alone else list(self._recent)[1:]
+            began = self.started_s if alone else self._recent[0].done_s
+            since = self.first_time if alone else self._recent[0].last_time
+            span = max((now_s or time.time()) - began, 1e-3)
+            event_s = ((self.last_time or 0) - (since or 0)) / 1e6
+            copies: Counter[int] = Counter()
+            for batch in counted:
+                copies.update(batch.copies)
+            return Lately(
+                sum(b.tuples for b in counted) / span, sum(b.results for b in counted) / span,
+                Latencies.merged(b.latencies for b in counted).percentiles(),
+                {node: count / event_s for node, count in copies.items()} if event_s > 0 else {},
+            )
+
+    @property
+    def event_s(self) -> float:
+        """Seconds of event time that the tuples span: what rates of sources and loads of hosts are counted in."""
+        if self.first_time is None or self.last_time is None:
+            return 0.0
+        return (self.last_time - self.first_time) / 1e6
+
+    def report(self, seconds: float) -> dict[str, Any]:
+        """Everything as plain values; rates per second of the run."""
+        with self._lock:
+            tuples, results = sum(self.tuples.values()), sum(self.results.values())
+            return {
+                "query": self.query,
+                "tuples": dict(self.tuples),
+                "event_seconds": self.event_s,
+                "tuples_per_s": tuples / seconds,
+                "results": results,
+                "results_per_s": results / seconds,
+                "latency_ms": self.latencies.percentiles(),
+                "latency_clock": None if self.clock is None else self.clock.told(),
+                "first_result_s": self.first_result_s,
+                "late_tuples": self.late,
+                "unknown_tuples": self.strangers,
+                "watermark": self.watermark,
+                "batches": self.batches,
+                "batch_ms": {"p50": float(np.median(self.batch_ms)), "p99": float(np.percentile(self.batch_ms, 99))}
+                if self.batch_ms else None,
+                "state": self.state,
+            }

@@ -1,0 +1,324 @@
+"""Run: a scenario's queries under a plan, from start to stop."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nova.model.errors import Fault, InvalidInput, NovaError
+from nova.model.load import node_loads
+from nova.model.plan import Plan
+from nova.model.problem import Floats, Problem
+from nova.routing import Routes
+from nova.scenario import Scenario
+from nova.spark.emulate import Emulation, Epochs
+from nova.spark.job.folder import RunFolder
+from nova.spark.job.job import Job, NewPlan, routes_of
+from nova.spark.job.listener import Listener
+from nova.spark.job.meter import Meter
+from nova.spark.job.sinks import open_sink
+from nova.spark.job.tally import Tally
+from nova.spark.replan.handover import read_plan
+from nova.spark.replan.newcomers import NOBODY, Newcomers
+from nova.spark.replan.watch import Watch
+from nova.spark.sources.inputs import Input, agree, at_end, feeds_of, flow_of, open_inputs, shared_clock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CONFIG = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.adaptive.enabled": "false",  # not for streams with state; off it is not considered in each batch
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # results do not wait for the watermark
+    "spark.sql.streaming.minBatchesToRetain": "20",
+}
+"""Settings of the session that suit small, frequent batches."""
+POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run."""
+
+    folder: Path
+    """The run's own folder: checkpoint, plans, results. The same folder again continues the run."""
+    until_end: bool = False
+    """Stop at the end of the input."""
+    duration_s: float | None = None
+    every_ms: int = 0
+    """Time between batches; 0: as fast as possible."""
+    lateness_ms: int = 10_000
+    """Tuples up to this far behind the latest event time of their stream are never dropped."""
+    format: str = "parquet"
+    target: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    speed: float | None = None
+    """Replay files at this multiple of the speed they were recorded at."""
+    watch: Path | None = None
+    """A growing file of events that drive the run."""
+    emulate: bool = False
+    """Follow all tuples through hosts and links of the scenario's size; see `nova.spark.emulate`."""
+
+
+@dataclass
+class Running:
+    """One query that runs."""
+
+    meter: Meter
+    job: Job
+    query: StreamingQuery
+    last: dict[str, Any] | None = None
+    """Spark's report of the latest batch."""
+
+    def note(self, report: dict[str, Any]) -> None:
+        """Take in Spark's report of a batch."""
+        self.last = report
+        self.meter.progress(report)
+
+    def ended(self) -> bool:
+        """Whether all input that there will ever be has been worked off."""
+        if not self.query.isActive:
+            return True
+        if self.last is None:
+            return self.job.gate.at_end()
+        return all(at_end(source) for source in self.last["sources"])
+
+
+class Run:
+    """A scenario under a plan. `start`, then `wait`, then `report`."""
+
+    def __init__(self, spark: SparkSession, scenario: Scenario, plan: Plan, settings: Settings) -> None:
+        self.spark, self.scenario, self.plan, self.settings = spark, scenario, plan, settings
+        self.folder = RunFolder(settings.folder)
+        self.running: list[Running] = []
+        self.rejected: dict[str, str] = {}
+        self.began = time.time()
+        self.stopped = threading.Event()
+        self.watch: Watch | None = None
+        self._listener = Listener(self._note)
+        self._current = RunFolder.FIRST, plan
+        """The newest plan that all queries have taken up, by name."""
+        self.rivals: dict[str, Emulation] = {}
+        """Other plans that get the same tuples, in emulation only."""
+        longest_s = max(query.window_ms for query in scenario.problem.queries) / 1000
+        self.emulation = None if not settings.emulate else Emulation(
+            scenario.problem, self._plan, settings.lateness_ms / 1000 + longest_s)
+
+    @property
+    def problem(self) -> Problem:
+        return self.scenario.problem
+
+    def start(self) -> None:
+        """Start all queries."""
+        for key, value in CONFIG.items():
+            self.spark.conf.set(key, value)
+        self.folder.open(self.scenario.digest, self.plan, self.problem)
+        if self.settings.watch is not None:
+            self.watch = Watch(self.settings.watch, self.folder, self.problem)
+            self.watch.catch_up()
+            self.watch.poll()
+        elif self.folder.watched.exists():
+            raise InvalidInput([Fault(str(self.folder.path), "events drove this run: go on with --watch EVENTS, or "
+                                      "start afresh with --fresh")])
+        inputs = open_inputs(self.spark, feeds_of(self.scenario), self.folder, self.settings.speed)
+        self.began = time.time()
+        self.spark.streams.addListener(self._listener)
+        for number in range(len(self.problem.queries)):
+            self.running.append(self._start(number, inputs))
+
+    def _start(self, number: int, inputs: dict[str, Input]) -> Running:
+        query, written = self.problem.queries[number], self.scenario.document.queries[number]
+        left, right = inputs[written.left], inputs[written.right]
+        sides = agree(left.frame, right.frame, tuple(written.on or ()))
+        flow = flow_of(self.problem, number, sides, int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2))
+        meter = Meter(query.id, shared_clock(left, right), self.began)
+
+        def after(batch: int, tally: Tally, done_s: float) -> None:
+            meter.batch(batch, tally, done_s)
+            if self.emulation is not None:
+                self.emulation.batch(number, tally, Epochs.of(job.schedule.entries()))
+                for rival in self.rivals.values():
+                    rival.batch(number, Tally(arrived=tally.arrived), Epochs.of(job.schedule.entries()[:1]))
+
+        s = self.settings
+        sink = open_sink(s.format, s.target, s.options, flow, self.folder.path)
+        job = Job(self.spark, self.problem, number, flow, sink, self.folder.job(query.id), s.lateness_ms,
+                  lambda known: self._new_plans(known, number), after, watched=s.emulate)
+        self.folder.remember(query.id, flow, s.lateness_ms)
+        job.begin(self.folder.FIRST, self.plan)
+        once = s.until_end and left.at_hand and right.at_hand
+        started = job.start(sides.left, sides.right, once=once, every_ms=s.every_ms)
+        return Running(meter, job, started)
+
+    def _plan(self, name: str) -> Plan:
+        return read_plan(self.folder, name, self.problem)[0]
+
+    def _new_plans(self, known: list[str], query: int) -> list[NewPlan]:
+        """Plans handed in since, in order. One that does not fit the scenario is set aside and told about."""
+        found: list[NewPlan] = []
+        for name in self.folder.plan_names():
+            if name in known or name <= known[-1] or name in self.rejected:
+                continue
+            try:
+                plan, switch = read_plan(self.folder, name, self.problem)
+                if switch.newcomers and self.emulation is not None:
+                    raise NovaError("--emulate knows the nodes and sources of the scenario only")
+            except NovaError as error:
+                self.rejected[name] = str(error)
+                continue
+            routes = routes_of(switch.newcomers.added_to(self.problem), plan, query)
+            found.append(NewPlan(name, routes, switch.from_ms, switch.newcomers))
+        return found
+
+    def wait(self, observe: Callable[[Run], None] | None = None) -> None:
+        """Run until stopped, the time is over, or the input has ended; then stop in order."""
+        end = None if self.settings.duration_s is None else self.began + self.settings.duration_s
+        try:
+            while not self.stopped.wait(POLL_S):
+                self._collect()
+                if self.watch is not None:
+                    self.watch.poll()
+                if observe is not None:
+                    observe(self)
+                if end is not None and time.time() >= end:
+                    break
+                if self.settings.until_end and all(one.ended() for one in self.running):
+                    break
+                if not any(one.query.isActive for one in self.running):
+                    break
+        finally:
+            self._stop()
+
+    def stop(self) -> None:
+        """Ask a waiting run to stop; from any thread or a signal handler."""
+        self.stopped.set()
+
+    def _note(self, report: dict[str, Any]) -> None:
+        """A report of Spark on one batch of some query; called in a thread of its own."""
+        for one in list(self.running):
+            if report["id"] == one.query.id:
+                one.note(report)
+
+    def _collect(self) -> None:
+        """Raise what made a query fail."""
+        for one in self.running:
+            failure = one.query.exception()
+            if failure is not None:
+                raise NovaError(f"query {one.meter.query!r} failed: {reason(str(failure))}")
+
+    def _stop(self) -> None:
+        for one in self.running:
+            one.job.gate.stop(one.query)
+            for report in one.query.recentProgress:  # the listener may lag behind
+                one.note(json.loads(report.json))
+        self.spark.streams.removeListener(self._listener)
+        for emulation in [*([self.emulation] if self.emulation else []), *self.rivals.values()]:
+            emulation.finish()
+
+    def report(self) -> dict[str, Any]:
+        """What the run did, as plain values."""
+        seconds = max(time.time() - self.began, 1e-3)
+        queries = [one.meter.report(seconds) for one in self.running]
+        latency = [q["latency_ms"] for q in queries]
+        return {
+            "scenario": str(self.scenario.path),
+            "approach": self.plan.approach,
+            "folder": str(self.folder.path),
+            "seconds": seconds,
+            "tuples": sum(sum(q["tuples"].values()) for q in queries),
+            "results": sum(q["results"] for q in queries),
+            "tuples_per_s": sum(q["tuples_per_s"] for q in queries),
+            "results_per_s": sum(q["results_per_s"] for q in queries),
+            "latency_ms": latency[0] if len(latency) == 1 else None,
+            "watermark": min((q["watermark"] for q in queries if q["watermark"]), default=None),
+            "late_tuples": sum(q["late_tuples"] for q in queries),
+            "unknown_tuples": sum(q["unknown_tuples"] for q in queries),
+            "queries": queries,
+            "hosts": self.hosts(),
+            "epochs": {one.meter.query: [entry.__dict__ for entry in one.job.schedule.entries()]
+                       for one in self.running},
+            "rejected_plans": [f"{name}: {why}" for name, why in self.rejected.items()],
+            "events": None if self.watch is None else {
+                "handled": self.watch.handled, "refused": self.watch.refused,
+                "waiting": [f"{w.query}: {w.left} ⋈ {w.right}: {w.reason}"
+                            for w in self.watch.controller.waiting_list()]},
+            "emulation": None if self.emulation is None else self.emulation.compared(self.plan),
+        }
+
+    def _latest(self) -> tuple[str, Newcomers]:
+        """Name of the newest plan that all queries have taken up, and all newcomers that any of them knows."""
+        schedules = [one.job.schedule for one in self.running]
+        name = min((schedule.entries()[-1].plan for schedule in schedules), default=RunFolder.FIRST)
+        return name, max((schedule.newcomers() for schedule in schedules), default=NOBODY,
+                         key=lambda new: (len(new.nodes), len(new.sources)))
+
+    def hosts(self) -> list[dict[str, Any]]:
+        """Per host: what it was charged, what the newest plan says, and its capacity, in tuples per second of event
+        time."""
+        name, newcomers = self._latest()
+        if self._current[0] != name:
+            self._current = name, self._plan(name)
+        plan = self._current[1]
+        problem = newcomers.added_to(self.problem)
+        nodes = len(problem.nodes)
+        planned = node_loads(plan.joins, plan.replicas, nodes)
+        rates = problem.sources.rate.copy()  # but events may have changed those that the plan has
+        rates[plan.joins.left], rates[plan.joins.right] = plan.joins.left_rate, plan.joins.right_rate
+        copies, recent, results, expected = (np.zeros(nodes) for _ in range(4))
+        for one in self.running:
+            for node, rate in one.meter.lately().copies.items():
+                recent[node] += rate
+            for node, count in one.meter.copies.items():
+                copies[node] += count / max(one.meter.event_s, 1e-3)
+            for node, count in one.meter.results.items():
+                results[node] += count
+            expected += planned_copies(rates, one.job.schedule.timeline().epochs[-1].routes, nodes)
+        # The plan charges a tuple once per sub-join; the job sends it once per meeting. Their ratio is the plan's.
+        charge = np.divide(planned, expected, out=np.ones(nodes), where=expected > 0)
+        charged, recent = copies * charge, recent * charge
+        capacity = problem.nodes.capacity
+        rows = np.flatnonzero((copies > 0) | (planned > 0))
+        return [
+            {
+                "node": problem.nodes.ids[int(i)].as_py(),
+                "row": int(i),
+                "tuples_per_s": charged[i],
+                "recent_tuples_per_s": recent[i],
+                "planned_tuples_per_s": planned[i],
+                "capacity": capacity[i],
+                "utilisation": charged[i] / capacity[i] if capacity[i] > 0 else None,
+                "planned_utilisation": planned[i] / capacity[i] if capacity[i] > 0 else None,
+                "results": int(results[i]),
+            }
+            for i in rows
+        ]
+
+
+def planned_copies(rates: Floats, routes: Routes, nodes: int) -> Floats:
+    """Tuples/s that the routes send to each node; `rates` are those of the sources."""
+    sent = np.zeros(nodes)
+    for side in (routes.left, routes.right):
+        source = np.repeat(np.arange(len(side.start) - 1), np.diff(side.start))
+        rate = rates[source] * (side.share_to - side.share_from) * (side.slice_to - side.slice_from)
+        sent += np.bincount(routes.node[side.meeting], weights=rate, minlength=len(sent))
+    return sent
+
+
+def reason(text: str) -> str:
+    """The line of a Spark error that says what happened."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith(("nova.model.errors", "Caused by", "pyspark.errors"))]
+    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Interrupt)(:|$)", line)]
+    return (told or raised[-1:] or lines or [text])[0]
+
+
+__all__ = ["Run", "Settings", "CONFIG", "reason"]

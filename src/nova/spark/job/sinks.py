@@ -1,0 +1,184 @@
+"""Sinks: where results go. A batch that is repeated after a crash replaces what it wrote before.
+
+Files are written by the tasks themselves and published by the driver once the whole batch has succeeded: under their
+final names there are only complete results, each exactly once, for any reader and without a manifest.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nova.model.errors import InvalidInput
+from nova.routing.flow import Flow
+from nova.spark.job.tasks import ArrowMap
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FILES = {"parquet": "parquet", "json": "jsonl"}
+"""Formats that tasks write themselves, and the endings of their files."""
+SHOWN = 20
+"""Results that the console shows of each batch."""
+
+
+class Sink(Protocol):
+    """Takes the results of one query, batch by batch."""
+
+    def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
+        """The data flow from pairs of packets to what `write` needs."""
+        ...
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        """Write the results of one batch. `frame` must be read as a whole: state is saved along the way."""
+        ...
+
+
+def open_sink(format: str, target: str | None, options: Mapping[str, str], flow: Flow, folder: Path) -> Sink:  # noqa: A002
+    """The sink for a format; `folder` is the run's, used where no `target` is named."""
+    match format:
+        case "parquet" | "json":
+            return Files(format, flow.query, Path(target) if target else folder / "results")
+        case "console":
+            return Console(flow)
+        case "mqtt":
+            from nova.spark.sources.mqtt import MqttSink
+
+            if target is None:
+                raise InvalidInput("results to MQTT need an address: --to mqtt://host:1883/topic")
+            return MqttSink(target, dict(options), flow)
+        case _:
+            return AnyFormat(format, target, dict(options), flow)
+
+
+def result_rows(pairs: DataFrame, matcher: ArrowMap, flow: Flow) -> DataFrame:
+    """Results as rows, in the contract's columns."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return pairs.mapInArrow(matcher, from_arrow_schema(flow.result()))
+
+
+@dataclass
+class WriteFiles:
+    """The last step of a task: joins, and writes its results to a file of its own. For `mapInArrow`."""
+
+    matcher: ArrowMap
+    format: str
+    staging: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        file = Path(self.staging) / f"{uuid.uuid4().hex}.{FILES[self.format]}"
+        rows = 0
+        for joined in (written := _Writer(self.format, file)).all(self.matcher(batches)):
+            rows += joined
+        if written.opened:
+            yield pa.record_batch({"file": pa.array([str(file)]), "rows": pa.array([rows], pa.int64())})
+
+
+class _Writer:
+    """Writes record batches to one file, which is only made when there is something to write."""
+
+    def __init__(self, format: str, file: Path) -> None:  # noqa: A002
+        self.format, self.file, self.opened = format, file, False
+
+    def all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+        """Write everything; yields the rows of each batch written."""
+        parquet: pq.ParquetWriter | None = None
+        try:
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                if not self.opened:
+                    self.file.parent.mkdir(parents=True, exist_ok=True)
+                self.opened = True
+                if self.format == "parquet":
+                    parquet = parquet or pq.ParquetWriter(self.file, batch.schema, compression="snappy")
+                    parquet.write_batch(batch)
+                else:
+                    with self.file.open("a") as out:
+                        out.write(json_lines(batch))
+                yield batch.num_rows
+        finally:
+            if parquet is not None:
+                parquet.close()
+
+
+def json_lines(batch: pa.RecordBatch) -> str:
+    """Rows as JSON objects, one a line; times in ISO 8601."""
+    text: str = batch.to_pandas().to_json(orient="records", lines=True, date_format="iso", date_unit="us")
+    return text if text.endswith("\n") else text + "\n"
+
+
+@dataclass
+class Files:
+    """Parquet or JSON lines in one flat folder: `<query>-<batch>-<part>.parquet`."""
+
+    format: str
+    query: str
+    folder: Path
+    staging: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.staging = self.folder / f".staging-{self.query}"
+
+    def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
+        return pairs.mapInArrow(WriteFiles(matcher, self.format, str(self.staging)), "file string, rows bigint")
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        written = sorted(row.file for row in frame.collect())
+        for old in self.folder.glob(f"{self.query}-{batch:08d}-*.{FILES[self.format]}"):
+            old.unlink()
+        for part, file in enumerate(written):
+            Path(file).rename(self.folder / f"{self.query}-{batch:08d}-{part:03d}.{FILES[self.format]}")
+        for left_over in self.staging.glob("*"):
+            left_over.unlink()  # of tasks that failed or ran twice
+
+
+@dataclass
+class Console:
+    """Prints the first results of each batch. For small streams: all results pass through the driver."""
+
+    flow: Flow
+
+    def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
+        return result_rows(pairs, matcher, self.flow)
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        from nova.cli.output import table
+
+        rows = frame.collect()
+        if rows:
+            shown = [[_plain(value) for value in row] for row in rows[:SHOWN]]
+            table(f"{self.flow.query}, batch {batch}: {len(rows):,} results", frame.columns, shown)
+
+
+@dataclass
+class AnyFormat:
+    """Any format that Spark writes. Exactly once where the format can tell a repeated batch, at least once else."""
+
+    format: str
+    target: str | None
+    options: dict[str, str]
+    flow: Flow
+
+    def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
+        return result_rows(pairs, matcher, self.flow)
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        repeated = {"txnAppId": f"nova-{self.flow.query}", "txnVersion": str(batch)} if self.format == "delta" else {}
+        writer = frame.write.format(self.format).options(**(repeated | self.options))
+        if self.format == "noop":
+            writer.mode("overwrite").save()
+        else:
+            writer.mode("append").save(self.target)
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if not isinstance(value, int | float | str) else value

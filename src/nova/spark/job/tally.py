@@ -1,0 +1,110 @@
+"""Tally: what Spark's tasks count while they work, and how the driver gets it.
+
+Counts are for people (rates, utilisation, latency). Only `last_window` decides anything: where a plan may switch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from pyspark.accumulators import AccumulatorParam
+
+from nova.model.problem import Floats, Ints
+from nova.routing.position import Longs
+from nova.routing.routes import SideName
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Tuples of one side of a batch."""
+
+    side: SideName
+    source: Ints
+    """Rows in the source table."""
+    time: Longs
+    """Event times in µs since 1970."""
+    share: Floats
+    """Place of each tuple in its stream, in [0, 1)."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some of the results of a task, each standing for `weight` of them."""
+
+    left_source: list[str]
+    right_source: list[str]
+    left_time: Longs
+    right_time: Longs
+    node: Ints
+    weight: float
+
+
+@dataclass
+class Tally:
+    """Counts of one batch, or of many."""
+
+    tuples: Counter[str] = field(default_factory=Counter)
+    """Tuples that came in, by side."""
+    strangers: Counter[str] = field(default_factory=Counter)
+    """Tuples without a time or of no source of the stream, by side: they are left out."""
+    copies: Counter[int] = field(default_factory=Counter)
+    """Tuples sent to each node (row), once per meeting there."""
+    buckets: Counter[int] = field(default_factory=Counter)
+    """Copies by the end of their bucket (µs): what lies behind the watermark was late."""
+    results: Counter[int] = field(default_factory=Counter)
+    """Results of each node (row)."""
+    ages: Counter[int] = field(default_factory=Counter)
+    """Results by the event time of their later tuple (ms)."""
+    last_window: int | None = None
+    """Highest window that a tuple was routed for."""
+    last_time: int | None = None
+    """Latest event time seen (µs)."""
+    first_time: int | None = None
+    """Earliest event time seen (µs)."""
+    arrived: list[Arrived] = field(default_factory=list)
+    """All tuples, only where hosts are emulated."""
+    sampled: list[Sample] = field(default_factory=list)
+    """Some of the results, likewise."""
+
+    def add(self, other: Tally) -> None:
+        """Take in another tally."""
+        for each in fields(self):
+            mine, theirs = getattr(self, each.name), getattr(other, each.name)
+            if isinstance(mine, Counter):
+                mine.update(theirs)
+            elif isinstance(mine, list):
+                mine.extend(theirs)
+            elif theirs is not None:
+                better = min if each.name == "first_time" else max
+                setattr(self, each.name, theirs if mine is None else better(mine, theirs))
+
+
+class _Sum(AccumulatorParam[Any]):
+    def zero(self, value: Tally) -> Tally:  # noqa: ARG002
+        return Tally()
+
+    def addInPlace(self, value1: Tally, value2: Tally) -> Tally:  # noqa: N802
+        value1.add(value2)
+        return value1
+
+
+class Till:
+    """Where tasks put their tallies and the driver takes them out, batch by batch."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._sum = context.accumulator(Tally(), _Sum())
+
+    def put(self, tally: Tally) -> None:
+        """In a task: hand in what was counted."""
+        self._sum.add(tally)
+
+    def take(self) -> Tally:
+        """On the driver, after an action: everything since the last time."""
+        taken: Tally = self._sum.value
+        self._sum.value = Tally()
+        return taken

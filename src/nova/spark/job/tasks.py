@@ -1,0 +1,163 @@
+"""What runs inside Spark's tasks: routing and packing before the shuffle, unpacking and joining after it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nova.routing.flow import Flow, without_null_keys
+from nova.routing.packets import MOMENT, Names, pack, results, route
+from nova.routing.position import tuple_share
+from nova.routing.routes import SideName
+from nova.routing.xxh64 import hash_strings
+from nova.spark.job.schedule import Schedule
+from nova.spark.job.tally import Arrived, Sample, Tally, Till
+
+PACKET = "node int, cell bigint, bucket_end timestamp, tuples int, packet binary"
+"""Columns of packets in Spark."""
+PACKET_SCHEMA = pa.schema([("node", pa.int32()), ("cell", pa.int64()), ("bucket_end", MOMENT), ("tuples", pa.int32()),
+                           ("packet", pa.binary())])
+SAMPLED = 1000
+"""Results of one record batch that the emulation follows at most."""
+ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What `mapInArrow` takes."""
+MOST_BYTES = 32 * 2**20
+"""Packets that are unpacked at once."""
+
+
+@dataclass
+class Router:
+    """Tuples (columns source, time, value, …) in, packets out. For `mapInArrow`."""
+
+    flow: Flow
+    side: SideName
+    schedule: str
+    """Folder of the query's schedule."""
+    ids: pa.StringArray
+    """Ids of the stream's sources."""
+    rows: np.ndarray
+    """Their rows in the source table."""
+    till: Till
+    stream: str = ""
+    """The stream's name: newcomers to it are known from the schedule."""
+    sources: int = 0
+    """Sources of the scenario: the row of the first newcomer."""
+    per_node: bool = False
+    watched: bool = False
+    """Tell of every tuple, for the emulation."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        schedule = Schedule(self.schedule)
+        timeline = schedule.timeline()
+        new, places = schedule.newcomers().of(self.stream)
+        ids = pa.concat_arrays([self.ids, pa.array(new, self.ids.type)])
+        all_rows = np.append(self.rows, np.array(places, self.rows.dtype) + self.sources)
+        hashes = np.zeros(int(all_rows.max(initial=-1)) + 1, np.uint64)
+        hashes[all_rows] = hash_strings(ids.to_pylist())
+        tally = Tally()
+        for batch in batches:
+            arrived = batch.num_rows
+            known = pc.index_in(batch.column("source"), value_set=ids)
+            keep = pc.and_(pc.is_valid(known), pc.is_valid(batch.column("time")))
+            if not pc.all(keep).as_py() and arrived:
+                batch, known = batch.filter(keep), known.filter(keep)
+            tally.tuples[self.side] += arrived
+            tally.strangers[self.side] += arrived - batch.num_rows
+            source = all_rows[known.to_numpy(zero_copy_only=False)]
+            numbered = batch.append_column("_source_row", pa.array(source))
+            numbered = without_null_keys(numbered, self.flow.on)
+            if not numbered.num_rows:
+                continue
+            source = numbered.column("_source_row").to_numpy()
+            routed = route(timeline, self.flow, self.side, source, hashes, numbered)
+            packets = pack(routed, self.flow, self.side, source, numbered, self.per_node)
+            ends = (packets.bucket + 1) * self.flow.bucket_us
+            span = pc.min_max(numbered.column("time").cast(pa.int64())).as_py()
+            part = Tally(first_time=span["min"], last_time=span["max"], last_window=span["max"] // self.flow.window_us)
+            part.copies = _count(routed.node)
+            part.buckets = Counter(dict(zip(*_sums(ends, packets.tuples), strict=True)))
+            if self.watched:
+                time = numbered.column("time").cast(pa.int64()).to_numpy(zero_copy_only=False)
+                part.arrived.append(Arrived(self.side, source, time, tuple_share(hashes[source], time,
+                                                                                 numbered.column("value"))))
+            tally.add(part)
+            if len(packets):
+                yield pa.record_batch(
+                    [pa.array(packets.node), pa.array(packets.cell), pa.array(ends, MOMENT), pa.array(packets.tuples),
+                     pa.array(packets.body, pa.binary())],
+                    schema=PACKET_SCHEMA,
+                )
+        self.till.put(tally)
+
+
+@dataclass
+class Matcher:
+    """Pairs of packets (columns left_packet, right_packet) in, results out. For `mapInArrow`."""
+
+    flow: Flow
+    schedule: str
+    names: Names
+    till: Till
+    watched: bool = False
+    """Tell of some of the results, for the emulation."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        timeline = Schedule(self.schedule).timeline()
+        names = Schedule(self.schedule).names(self.names)
+        tally = Tally()
+        for batch in batches:
+            for part in _portions(batch):
+                for joined in results(self.flow, timeline, names, part.column("left_packet"),
+                                      part.column("right_packet")):
+                    note(joined, names, tally)
+                    if self.watched:
+                        tally.sampled.append(sample(joined, names))
+                    yield joined
+        self.till.put(tally)
+
+
+def _portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch cut so that each piece holds at most about `MOST_BYTES` of packets."""
+    size = sum(pc.binary_length(batch.column(name)).to_numpy(zero_copy_only=False).astype(np.int64)
+               for name in ("left_packet", "right_packet"))
+    start, total = 0, 0
+    for i, bytes_here in enumerate(np.asarray(size).tolist()):
+        if total and total + bytes_here > MOST_BYTES:
+            yield batch.slice(start, i - start)
+            start, total = i, 0
+        total += bytes_here
+    if batch.num_rows > start:
+        yield batch.slice(start)
+
+
+def note(joined: pa.RecordBatch, names: Names, tally: Tally) -> None:
+    """Count results by host and by the event time of their later tuple."""
+    hosts = pc.index_in(joined.column("node"), value_set=names.nodes).to_numpy(zero_copy_only=False)
+    left, right = (joined.column(f"{side}_time").cast(pa.int64()).to_numpy() for side in ("left", "right"))
+    tally.results.update(_count(hosts))
+    tally.ages.update(_count(np.maximum(left, right) // 1000))
+
+
+def sample(joined: pa.RecordBatch, names: Names) -> Sample:
+    """Results at equal distances, so that every host and window has its share."""
+    step = -(-joined.num_rows // SAMPLED)
+    some = joined.take(pa.array(np.arange(step // 2, joined.num_rows, step)))
+    left, right = (some.column(f"{side}_time").cast(pa.int64()).to_numpy() for side in ("left", "right"))
+    hosts = pc.index_in(some.column("node"), value_set=names.nodes).to_numpy(zero_copy_only=False)
+    return Sample(some.column("left_source").to_pylist(), some.column("right_source").to_pylist(), left, right,
+                  hosts.astype(np.int32), joined.num_rows / some.num_rows)
+
+
+def _count(values: np.ndarray) -> Counter[int]:
+    distinct, count = np.unique(values, return_counts=True)
+    return Counter(dict(zip(distinct.tolist(), count.tolist(), strict=True)))
+
+
+def _sums(keys: np.ndarray, amounts: np.ndarray) -> tuple[list[int], list[int]]:
+    distinct, inverse = np.unique(keys, return_inverse=True)
+    return distinct.tolist(), np.bincount(inverse, weights=amounts, minlength=len(distinct)).astype(int).tolist()

@@ -1,0 +1,138 @@
+"""Watch: events from a growing file drive a run, by way of the re-optimization controller.
+
+Each line that was handled stands in the run's own record before anything follows from it. The controller is a pure
+function of the run's first plan and these lines, so a run that was killed has it again by handling them again; plans
+that had been handed in are not handed in twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+from nova.controller import Controller
+from nova.controller.events import Event, NodeAdded, NodeRemoved, QueryAdded, SourceAdded, from_json
+from nova.model import plan as plans
+from nova.model.errors import Fault, InvalidInput
+from nova.model.plan import Plan
+from nova.model.problem import Problem
+from nova.placement.resolve import resolve
+from nova.spark.job.folder import RunFolder
+from nova.spark.replan.handover import put, switch_of
+from nova.spark.replan.newcomers import NOBODY, Newcomers, NewSource
+
+
+class Watch:
+    """The events of one run. `catch_up` first, then `poll` now and then."""
+
+    def __init__(self, events: Path, run: RunFolder, problem: Problem) -> None:
+        self.events, self.run = events, run
+        first = plans.read(run.plan(run.FIRST), problem, resolve(problem))
+        rehearse(problem, first)
+        self.controller = Controller.from_plan(problem, first)
+        self._nodes = frozenset(problem.nodes.ids.to_pylist())
+        self._sources = frozenset(zip(np.array(problem.streams)[problem.sources.stream].tolist(),
+                                      problem.sources.ids.to_pylist(), strict=True))
+        self.newcomers = NOBODY
+        self.handled = 0
+        """Lines of the file that were handled."""
+        self.refused: list[str] = []
+        """What was wrong with lines, since this start."""
+        self._read = 0
+        """Bytes of the file that were handled."""
+
+    def catch_up(self) -> None:
+        """Handle again what was handled before the run was stopped or killed."""
+        record = self.run.watched
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.touch()
+        text = record.read_bytes()
+        whole = text[: text.rfind(b"\n") + 1]
+        if len(whole) < len(text):  # a line that was cut short has had no effect
+            with record.open("r+b") as file:
+                file.truncate(len(whole))
+        before = b"" if not self.events.exists() else self.events.read_bytes()[: len(whole)]
+        if before != whole:
+            raise InvalidInput([Fault(str(self.events), f"does not begin with the {whole.count(10)} lines that this "
+                                      "run has handled: go on with that file, or start afresh with --fresh")])
+        plans_of = {switch_of(self.run.plan(name)).event for name in self.run.plan_names()}
+        for line in _lines(whole):
+            self._handle(line, known=plans_of)
+        self.refused.clear()  # told at that time
+
+    def poll(self) -> int:
+        """Handle the lines that the file has got since; returns how many."""
+        if not self.events.exists():
+            return 0
+        with self.events.open("rb") as file:
+            file.seek(self._read)
+            text = file.read()
+        lines = _lines(text[: text.rfind(b"\n") + 1])
+        for line in lines:
+            with self.run.watched.open("ab") as record:
+                record.write(line)
+                record.flush()
+                os.fsync(record.fileno())
+            self._handle(line, known=set())
+        return len(lines)
+
+    def _handle(self, line: bytes, known: set[int | None]) -> None:
+        """One line: a step of the controller, and a plan for the run where it changes anything."""
+        self.handled += 1
+        self._read += len(line)
+        number = self.handled
+        if not line.strip():
+            return
+        try:
+            events = _events(line, str(self.events), number)
+            changes = self.controller.handle(events, str(self.events), number)
+            self._welcome(events)
+        except InvalidInput as error:
+            self.refused.append(str(error))
+            return
+        if changes and number not in known:
+            put(self.controller.plan(), self.controller.problem(), self.run, _when(events), number, self.newcomers)
+
+
+    def _welcome(self, events: tuple[Event, ...]) -> None:
+        """Number the nodes and sources that the scenario does not have; who comes back has a number already."""
+        nodes = {event.node: event.capacity for event in events
+                 if isinstance(event, NodeAdded) and event.node not in self._nodes}
+        known = self._sources | {(source.stream, source.id) for source in self.newcomers.sources}
+        sources = tuple(NewSource(event.stream, event.source, event.node, event.rate) for event in events
+                        if isinstance(event, SourceAdded) and (event.stream, event.source) not in known)
+        if nodes or sources:
+            self.newcomers = Newcomers(dict(self.newcomers.nodes) | nodes, self.newcomers.sources + sources)
+
+
+def rehearse(problem: Problem, plan: Plan) -> None:
+    """Let the busiest host fail once, on paper: kernels are compiled before the first event, not when it comes."""
+    if len(plan.replicas):
+        host = int(np.bincount(plan.replicas.node).argmax())
+        Controller.from_plan(problem, plan).handle(NodeRemoved(node=problem.nodes.ids[host].as_py()))
+
+
+def _lines(text: bytes) -> list[bytes]:
+    return [line + b"\n" for line in text.split(b"\n")[:-1]]
+
+
+def _events(line: bytes, file: str, number: int) -> tuple[Event, ...]:
+    """The events of one line: one, or a list that is one step."""
+    try:
+        document = json.loads(line)
+    except ValueError as error:
+        raise InvalidInput([Fault(file, f"not JSON: {error}", number)]) from None
+    events = tuple(from_json(one, file, number) for one in (document if isinstance(document, list) else [document]))
+    new = [event for event in events if isinstance(event, QueryAdded)]
+    if new:
+        raise InvalidInput([Fault(file, "a run answers the queries of its scenario: start another run for this one",
+                                  number, "query", event.query) for event in new])
+    return events
+
+
+def _when(events: tuple[Event, ...]) -> float | None:
+    """When the last of some events happened, in ms since 1970; None: now."""
+    return max((event.time for event in events if event.time is not None), default=None)

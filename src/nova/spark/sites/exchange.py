@@ -1,0 +1,303 @@
+"""Exchange: how sites hand tuples and results to each other, through shared folders or an MQTT broker.
+
+What is sent has a name that is the same whenever it is sent again; receivers take each name once. A sender that has
+sent everything says so, so that a receiver knows when it has everything. In both cases Spark reads files from a folder:
+the shared one, or the site's own, into which a subscriber puts what the broker brings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from nova.files import write_safely
+from nova.model.errors import NovaError
+from nova.spark.sites.share import folder_name
+from nova.spark.sources.mqtt import CONNECT_S, Broker
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client, MQTTMessage
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+Kind = Literal["left", "right", "results"]
+Part = tuple["Channel", str, Path]
+"""Where a part goes, its name `<batch>-<number>`, and its file."""
+WAIT_S = 600.0
+"""How long a sender waits for a site that is not there yet to begin to listen."""
+DELIVER_S = 60.0
+"""How long the broker may take to acknowledge the parts of a batch."""
+
+RETRY_S = 0.5
+"""Time between two attempts where there is no connection."""
+
+
+@dataclass(frozen=True)
+class Channel:
+    """What goes from one site to another: tuples of one side of a query, or its results."""
+
+    query: str
+    kind: Kind
+    sender: str
+    target: str
+
+    @property
+    def path(self) -> str:
+        return "/".join(folder_name(part) for part in (self.query, self.kind, self.target, self.sender))
+
+
+class Exchange(Protocol):
+    """A way to send and receive, for one site."""
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Deliver the parts of a batch; returns when they are safe. Batches are sent in order."""
+        ...
+
+    def listen(self, channel: Channel) -> Path:
+        """The folder in which everything appears that comes through a channel, each part once."""
+        ...
+
+    def finish(self, sent: Iterable[tuple[Channel, int]]) -> None:
+        """Say how many parts were sent through channels, and that there will be no more."""
+        ...
+
+    def complete(self, channel: Channel) -> bool:
+        """Whether everything that will ever come through a channel is here."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+def open_exchange(address: str, site: Path) -> Exchange:
+    """Folders for a path, a broker for an address like `mqtt://host:1883/prefix`. `site` is the site's own folder."""
+    if address.startswith("mqtt://"):
+        return BrokerExchange(Broker.parse(address, "--exchange"), site.resolve() / "inbox")
+    return FolderExchange(Path(address).resolve())
+
+
+def read_parts(spark: SparkSession, folder: Path, schema: StructType | str) -> DataFrame:
+    """Files as they appear in a folder; they are deleted when they have been worked off."""
+    reader = spark.readStream.schema(schema).option("pathGlobFilter", "*.parquet").option("cleanSource", "delete")
+    return reader.parquet(str(folder))
+
+
+@dataclass
+class FolderExchange:
+    """Files in folders that all sites see."""
+
+    root: Path
+
+    def _end(self, channel: Channel) -> Path:
+        return (self.root / channel.path).with_suffix(".end")
+
+    def send(self, parts: Sequence[Part]) -> None:
+        for channel, name, file in parts:
+            inbox = self.root / channel.path
+            inbox.mkdir(parents=True, exist_ok=True)
+            write_safely(inbox / f"{name}.parquet", file.read_bytes())
+
+    def listen(self, channel: Channel) -> Path:
+        inbox = self.root / channel.path
+        inbox.mkdir(parents=True, exist_ok=True)
+        return inbox
+
+    def finish(self, sent: Iterable[tuple[Channel, int]]) -> None:
+        for channel, parts in sent:
+            self._end(channel).parent.mkdir(parents=True, exist_ok=True)
+            write_safely(self._end(channel), str(parts))
+
+    def complete(self, channel: Channel) -> bool:
+        return self._end(channel).exists()  # written after all parts
+
+    def close(self) -> None:
+        """Folders need no connection."""
+
+
+@dataclass
+class Inbox:
+    """What came through one channel of a broker: each part once, as a file, and how many there were.
+
+    A sender repeats its last batch at most, so it is enough to remember the names of one batch: parts of earlier ones
+    are repetitions.
+    """
+
+    folder: Path
+    total: int = 0
+    batch: int = -1
+    names: set[str] = field(default_factory=set)
+    finished: int | None = None
+    """Parts that the sender has sent in all, once it says so."""
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self._memory.exists():
+            told = json.loads(self._memory.read_text())
+            self.total, self.batch, self.names = told["total"], told["batch"], set(told["names"])
+
+    @property
+    def _memory(self) -> Path:
+        return self.folder.with_suffix(".json")
+
+    def take(self, name: str, content: bytes) -> None:
+        """Keep a part, unless it is known; it is safe when this returns."""
+        batch = int(name.split("-")[0])
+        if batch < self.batch or name in self.names:
+            return
+        write_safely(self.folder / f"{name}.parquet", content)
+        self.names = {*self.names, name} if batch == self.batch else {name}
+        self.batch, self.total = batch, self.total + 1
+        write_safely(self._memory, json.dumps({"total": self.total, "batch": self.batch,
+                                                   "names": sorted(self.names)}))
+
+
+class BrokerExchange:
+    """Messages with QoS 1 through an MQTT broker, on one connection. The broker keeps what comes while the site is
+    away, as it has a persistent session; a message is acknowledged when it is safe in its inbox.
+
+    Topics below the prefix: `data/<channel>/<name>` with a file as payload, and, retained, `listening/<channel>` and
+    `finished/<channel>`.
+    """
+
+    def __init__(self, broker: Broker, folder: Path) -> None:
+        self.broker, self.folder = broker, folder
+        own = hashlib.blake2b(str(folder).encode(), digest_size=8).hexdigest()  # the same after a restart
+        self.inboxes: dict[str, Inbox] = {}
+        self.listening: set[str] = set()
+        """Paths of channels at whose other end somebody listens."""
+        self.failure: BaseException | None = None
+        self._changed = threading.Condition()
+        self._wanted: list[str] = []
+        self._confirmed: dict[int, threading.Event] = {}
+        self._connected = threading.Event()
+        self.client: Client = broker.client(f"nova-{own}", persistent=True)
+        self.client.max_queued_messages_set(0)
+        self.client.on_connect = self._on_connect
+        self.client.on_message = self._on_message
+        self.client.on_subscribe = lambda _c, _d, mid, *_: self._subscribed(mid).set()
+        self._open = False
+
+    def _connect(self) -> None:
+        if self._open:
+            return
+        try:
+            self.client.connect(self.broker.host, self.broker.port)
+        except OSError as error:
+            raise NovaError(f"no MQTT broker at {self.broker.host}:{self.broker.port} ({error})") from None
+        self.client.loop_start()
+        self._open = True
+        if not self._connected.wait(CONNECT_S):
+            raise NovaError(f"the MQTT broker at {self.broker.host}:{self.broker.port} does not let us in")
+
+    def _on_connect(self, client: Client, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
+        if code.is_failure:
+            return
+        for topic in self._wanted:  # anew: the broker may have forgotten us
+            client.subscribe(topic, qos=1)
+        self._connected.set()
+
+    def _subscribed(self, mid: int) -> threading.Event:
+        with self._changed:
+            return self._confirmed.setdefault(mid, threading.Event())
+
+    def _subscribe(self, *topics: str) -> None:
+        self._wanted += topics  # before connecting: what the broker kept for us comes at once
+        self._connect()
+        for topic in topics:
+            _, mid = self.client.subscribe(topic, qos=1)
+            if mid is None or not self._subscribed(mid).wait(CONNECT_S):
+                raise NovaError(f"the MQTT broker at {self.broker.host} does not let us subscribe to {topic}")
+
+    def _topic(self, *parts: str) -> str:
+        return "/".join([self.broker.topic, *parts])
+
+    def _on_message(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
+        """Runs in the client's thread; the message is acknowledged when this returns."""
+        word, _, rest = message.topic.removeprefix(f"{self.broker.topic}/").partition("/")
+        try:
+            if word == "listening":
+                self.listening.add(rest)
+            elif word == "finished":
+                self._inbox(rest).finished = int(message.payload)
+            else:
+                path, _, name = rest.rpartition("/")
+                self._inbox(path).take(name, bytes(message.payload))
+        except BaseException as failure:
+            self.failure = failure  # told where somebody can hear it; without an acknowledgement it comes again
+            raise
+        finally:
+            with self._changed:
+                self._changed.notify_all()
+
+    def _inbox(self, path: str) -> Inbox:
+        with self._changed:
+            if path not in self.inboxes:
+                self.inboxes[path] = Inbox(self.folder / path)
+            return self.inboxes[path]
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise NovaError(f"what the broker brought could not be kept: {self.failure}")
+
+    def send(self, parts: Sequence[Part]) -> None:
+        self._await_listeners({channel for channel, _, _ in parts})
+        self._publish([(self._topic("data", channel.path, name), file.read_bytes(), False)
+                       for channel, name, file in parts])
+
+    def _publish(self, messages: Sequence[tuple[str, bytes, bool]]) -> None:
+        """Returns when the broker has acknowledged all. Where the connection breaks on the way, everything is sent
+        again: receivers know what they have."""
+        self._connect()
+        end = time.monotonic() + DELIVER_S
+        while time.monotonic() < end:
+            sent = [self.client.publish(topic, content, qos=1, retain=retain) for topic, content, retain in messages]
+            try:
+                for one in sent:
+                    one.wait_for_publish(max(end - time.monotonic(), 0.001))
+                if all(one.is_published() for one in sent):
+                    return
+            except RuntimeError:  # not connected just now: the client connects again by itself
+                time.sleep(RETRY_S)
+        raise NovaError(f"the MQTT broker at {self.broker.host}:{self.broker.port} did not acknowledge "
+                        f"{len(messages)} messages within {DELIVER_S:.0f} s")
+
+    def _await_listeners(self, channels: set[Channel]) -> None:
+        """A broker keeps messages only for who has subscribed once: wait for the others' first start."""
+        missing = {channel.path for channel in channels} - self.listening
+        unasked = [self._topic("listening", path) for path in sorted(missing)]
+        unasked = [topic for topic in unasked if topic not in self._wanted]
+        if unasked:
+            self._subscribe(*unasked)
+        with self._changed:
+            there = self._changed.wait_for(lambda: missing <= self.listening or self.failure is not None, WAIT_S)
+        self._check()
+        if not there:
+            names = sorted({channel.target for channel in channels if channel.path not in self.listening})
+            raise NovaError(f"nobody listens yet at {', '.join(names)}: start these sites, too")
+
+    def listen(self, channel: Channel) -> Path:
+        inbox = self._inbox(channel.path)
+        self._subscribe(self._topic("data", channel.path, "+"), self._topic("finished", channel.path))
+        self._publish([(self._topic("listening", channel.path), b"1", True)])
+        return inbox.folder
+
+    def finish(self, sent: Iterable[tuple[Channel, int]]) -> None:
+        self._publish([(self._topic("finished", channel.path), str(parts).encode(), True) for channel, parts in sent])
+
+    def complete(self, channel: Channel) -> bool:
+        self._check()
+        inbox = self._inbox(channel.path)
+        return inbox.finished is not None and inbox.total >= inbox.finished
+
+    def close(self) -> None:
+        if self._open:
+            self.client.disconnect()
+            self.client.loop_stop()
+            self._open = False

@@ -1,0 +1,293 @@
+"""Share: what one node of a plan has to do, and all it must know for that.
+
+A node *sends* the tuples of its sources to the hosts that need them, it *joins* what reaches the replicas it hosts, and
+it *collects* results where it is the sink. Its share names only the replicas, sources and nodes that it deals with;
+numbers of sources, nodes and meetings are those of the whole plan, so that sites understand each other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nova.model.errors import Fault, InvalidInput
+from nova.model.plan import Plan
+from nova.model.problem import Problem
+from nova.model.replicas import SHARES, Replicas
+from nova.routing import Routes
+from nova.routing.flow import Flow
+from nova.routing.packets import Names
+from nova.routing.routes import SideName, meetings, routes_between
+from nova.scenario.model import StreamInput
+from nova.spark.sources.inputs import Feed
+
+FORMAT = 1
+FILE = "site.json"
+SIDES: tuple[SideName, SideName] = ("left", "right")
+SMALL_SPARK = {"spark.master": "local[1]", "spark.driver.memory": "512m"}
+"""What a site's Spark gets unless its configuration says otherwise: edge nodes are small."""
+LATENESS_MS = 10_000
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What all sites must agree on: made once per deployment."""
+
+    exchange: str
+    """Folder or broker through which sites exchange tuples."""
+    lateness_ms: int = LATENESS_MS
+    """Tuples up to this far behind the latest event time of their site's stream are never dropped."""
+    spark: Mapping[str, str] = field(default_factory=lambda: dict(SMALL_SPARK))
+    """Spark's settings at the site."""
+
+
+@dataclass(frozen=True)
+class QueryShare:
+    """One query as a site sees it."""
+
+    flow: Flow
+    streams: tuple[str, str]
+    """Left and right stream."""
+    sink: str
+    hosts: tuple[str, ...]
+    """At the sink: the sites that join. Empty elsewhere."""
+    clocked: bool
+    """Whether event times are times of now, so that there is a latency to tell."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one site does."""
+
+    site: str
+    digest: str
+    """Of the scenario."""
+    settled: Settled
+    queries: tuple[QueryShare, ...]
+    inputs: Mapping[str, StreamInput]
+    """Where the tuples of its own sources come from, by stream."""
+    sources: pa.Table
+    """Columns row (in the whole plan), stream, id, node, rate: its own sources and those whose tuples reach it."""
+    nodes: pa.Table
+    """Columns row, id: nodes that it deals with."""
+    replicas: pa.Table
+    """The plan's replicas that it hosts or sends to, with the number of the `meeting` that each belongs to."""
+    place: str = "site"
+    """Where it was read from, for messages."""
+
+    def replicas_of(self, query: QueryShare) -> pa.Table:
+        """The replicas of one query."""
+        return self.replicas.filter(pc.equal(self.replicas["query"], query.flow.query))
+
+    def own(self, query: QueryShare, side: SideName) -> pa.Table:
+        """Its own sources that a side of a query joins."""
+        sent = pc.and_(pc.equal(self.sources["node"], self.site), self._of(query, side))
+        used = self.replicas_of(query)[f"{side}_source"].unique()
+        return self.sources.filter(pc.and_(sent, pc.is_in(self.sources["id"], value_set=used)))
+
+    def joins(self, query: QueryShare) -> bool:
+        """Whether it hosts a replica."""
+        return bool(pc.any(pc.equal(self.replicas_of(query)["node"], self.site)).as_py())
+
+    def senders(self, query: QueryShare, side: SideName) -> tuple[str, ...]:
+        """Sites whose tuples reach the replicas it hosts."""
+        replicas = self.replicas_of(query)
+        here = replicas.filter(pc.equal(replicas["node"], self.site))[f"{side}_source"].unique()
+        found = self.sources.filter(pc.and_(self._of(query, side), pc.is_in(self.sources["id"], value_set=here)))
+        return tuple(sorted(set(found["node"].to_pylist())))
+
+    def _of(self, query: QueryShare, side: SideName) -> pa.ChunkedArray:
+        return pc.equal(self.sources["stream"], query.streams[SIDES.index(side)])
+
+    def feeds(self) -> dict[str, Feed]:
+        """The inputs of its own sources."""
+        mine = self.sources.filter(pc.equal(self.sources["node"], self.site))
+        feeds = {}
+        for stream, given in self.inputs.items():
+            sources = mine.filter(pc.equal(mine["stream"], stream))
+            feeds[stream] = Feed(given, tuple(sources["id"].to_pylist()), tuple(sources["rate"].to_pylist()),
+                                 Path(self.place).parent, f"{self.place}: streams.{stream}")
+        return feeds
+
+    def names(self) -> Names:
+        """Ids by number; those that the site has nothing to do with are missing."""
+        return Names(_by_row(self.sources), _by_row(self.nodes))
+
+    def routes(self, query: QueryShare) -> Routes:
+        """Where the query's tuples go, as far as the site has to do with them."""
+        table = self.replicas_of(query)
+        rows = {}
+        for side in SIDES:
+            known = self.sources.filter(self._of(query, side))
+            at = pc.index_in(table[f"{side}_source"].combine_chunks(), value_set=known["id"].combine_chunks())
+            rows[side] = known["row"].combine_chunks().take(at).to_numpy().astype(np.int32)
+        host = pc.index_in(table["node"].combine_chunks(), value_set=self.nodes["id"].combine_chunks())
+        node = self.nodes["row"].combine_chunks().take(host).to_numpy().astype(np.int32)
+        boxes = {name: table[name].to_numpy() for name in SHARES}
+        replicas = Replicas(np.zeros(len(table), np.int32), node, **boxes)
+        sources = int(pc.max(self.sources["row"]).as_py() or 0) + 1
+        sink = pc.index(self.nodes["id"], query.sink).as_py()
+        return routes_between(replicas, rows["left"], rows["right"], table["meeting"].to_numpy().astype(np.intp),
+                              sources, self.nodes["row"][sink].as_py())
+
+    def write(self, folder: Path) -> Path:
+        """Write the share into a folder of its own."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("sources", "nodes", "replicas"):
+            pq.write_table(getattr(self, name), folder / f"{name}.parquet")
+        document = {
+            "nova": FORMAT, "site": self.site, "scenario_digest": self.digest, "exchange": self.settled.exchange,
+            "lateness_ms": self.settled.lateness_ms, "spark": dict(self.settled.spark),
+            "streams": {name: given.model_dump(exclude_defaults=True) for name, given in self.inputs.items()},
+            "queries": [_query_to_json(query) for query in self.queries],
+        }
+        (folder / FILE).write_text(json.dumps(document, indent=2) + "\n")
+        return folder
+
+
+def read(folder: Path) -> Share:
+    """Read what `write` wrote."""
+    file = folder / FILE
+    try:
+        told = json.loads(file.read_text())
+        if told.get("nova") != FORMAT:
+            raise InvalidInput([Fault(str(file), f"site format {FORMAT} expected", field="nova",
+                                      value=told.get("nova"))])
+        tables = {name: pq.read_table(folder / f"{name}.parquet") for name in ("sources", "nodes", "replicas")}
+        return Share(
+            told["site"], told["scenario_digest"], Settled(told["exchange"], told["lateness_ms"], told["spark"]),
+            tuple(_query_from_json(query) for query in told["queries"]),
+            {name: StreamInput.model_validate(given) for name, given in told["streams"].items()},
+            place=str(file), **tables,
+        )
+    except FileNotFoundError as error:
+        raise InvalidInput([Fault(str(error.filename or folder), "no such file of a site")]) from None
+    except (json.JSONDecodeError, KeyError, TypeError, ValueError, pa.ArrowInvalid) as error:
+        raise InvalidInput([Fault(str(folder), f"not a site that nova deploy wrote: {error}")]) from None
+
+
+def cut(problem: Problem, plan: Plan, flows: Sequence[Flow], feeds: Mapping[str, Feed], settled: Settled,
+        clocked: Sequence[bool], only: int | None = None) -> Iterator[Share]:
+    """The shares of all nodes that have something to do, or of one node (row `only`)."""
+    joins = plan.joins
+    whole = plan.table(problem)
+    meeting = np.full(len(plan.replicas), -1, np.int64)
+    for query in range(len(problem.queries)):
+        rows, numbers = meetings(joins, plan.replicas, query)
+        meeting[rows] = numbers
+    kept = np.flatnonzero(meeting >= 0)
+    whole = whole.append_column("meeting", pa.array(meeting))
+    of = joins.query[plan.replicas.join]
+    left, right = joins.left[plan.replicas.join], joins.right[plan.replicas.join]
+    born = problem.sources.node
+    sinks = np.array([query.sink for query in problem.queries])
+    site = np.concatenate([plan.replicas.node[kept], born[left[kept]], born[right[kept]]])
+    rows_of = _Groups(site, np.concatenate([kept, kept, kept]), len(problem.nodes))
+    at_work = np.unique(np.concatenate([site, sinks]))
+    for node in at_work if only is None else at_work[at_work == only]:
+        rows = rows_of[int(node)]
+        known = np.unique(np.concatenate([left[rows], right[rows]]))
+        own = born[known] == node
+        mine = [q for q in range(len(problem.queries)) if sinks[q] == node or np.any(of[rows] == q)]
+        hosts = plan.replicas.node[kept[np.isin(of[kept], [q for q in mine if sinks[q] == node])]]
+        streams = {problem.streams[int(s)] for s in np.unique(problem.sources.stream[known[own]])}
+        yield Share(
+            problem.nodes.ids[int(node)].as_py(), problem.digest, settled,
+            tuple(_query(problem, plan, q, flows[q], clocked[q], int(node), kept) for q in mine),
+            {name: _located(feeds[name]) for name in problem.streams if name in streams},
+            pa.table({
+                "row": pa.array(known, pa.int32()),
+                "stream": pa.array(problem.streams).take(pa.array(problem.sources.stream[known])),
+                "id": problem.sources.ids.take(pa.array(known)),
+                "node": problem.nodes.ids.take(pa.array(born[known])),
+                "rate": problem.sources.rate[known],
+            }),
+            _nodes(problem, np.concatenate([plan.replicas.node[rows], born[known], sinks[mine], [node], hosts])),
+            whole.take(pa.array(rows)),
+        )
+
+
+def node_row(problem: Problem, site: str, place: str) -> int:
+    """Row of a node by its id."""
+    row = pc.index(problem.nodes.ids, site).as_py()
+    if row < 0:
+        raise InvalidInput([Fault(place, "no such node", field="--site", value=site)])
+    return int(row)
+
+
+def folder_name(site: str) -> str:
+    """The site's id as a name for files and topics."""
+    return quote(site, safe="").replace(".", "%2E")
+
+
+def _query(problem: Problem, plan: Plan, number: int, flow: Flow, clocked: bool, node: int,
+           kept: npt.NDArray[np.intp]) -> QueryShare:
+    query, ids = problem.queries[number], problem.nodes.ids
+    hosts: tuple[str, ...] = ()
+    if query.sink == node:
+        mine = kept[plan.joins.query[plan.replicas.join[kept]] == number]
+        hosts = tuple(ids.take(pa.array(np.unique(plan.replicas.node[mine]))).to_pylist())
+    streams = problem.streams[query.left], problem.streams[query.right]
+    return QueryShare(flow, streams, ids[query.sink].as_py(), hosts, clocked)
+
+
+def _nodes(problem: Problem, rows: npt.NDArray[np.integer]) -> pa.Table:
+    rows = np.unique(rows)
+    return pa.table({"row": pa.array(rows, pa.int32()), "id": problem.nodes.ids.take(pa.array(rows))})
+
+
+def _located(feed: Feed) -> StreamInput:
+    """The input with a path that means the same wherever the share lies."""
+    location = feed.input.location(feed.folder.resolve())
+    return feed.input.model_copy(update={"path": location})
+
+
+class _Groups:
+    """Distinct rows by group."""
+
+    def __init__(self, group: npt.NDArray[np.integer], row: npt.NDArray[np.integer], groups: int) -> None:
+        pairs = np.unique(group.astype(np.int64) * (int(row.max(initial=0)) + 1) + row)
+        self.row = pairs % (int(row.max(initial=0)) + 1)
+        self.start = np.searchsorted(pairs // (int(row.max(initial=0)) + 1), np.arange(groups + 1))
+
+    def __getitem__(self, group: int) -> npt.NDArray[np.int64]:
+        return self.row[self.start[group] : self.start[group + 1]]
+
+
+def _by_row(table: pa.Table) -> pa.StringArray:
+    rows = table["row"].to_numpy()
+    at = np.full(int(rows.max(initial=-1)) + 1, -1)
+    at[rows] = np.arange(len(rows))
+    return table["id"].combine_chunks().take(pa.array(at, mask=at < 0))
+
+
+def _query_to_json(query: QueryShare) -> dict[str, Any]:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    flow = query.flow
+    return {
+        "id": flow.query, "left": query.streams[0], "right": query.streams[1], "window_us": flow.window_us,
+        "on": list(flow.on), "cells": flow.cells, "sink": query.sink, "hosts": list(query.hosts),
+        "clocked": query.clocked,
+        **{f"{side}_columns": from_arrow_schema(flow.carried(side)).jsonValue()["fields"] for side in SIDES},
+    }
+
+
+def _query_from_json(told: Mapping[str, Any]) -> QueryShare:
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    left, right = (to_arrow_schema(StructType.fromJson({"fields": told[f"{side}_columns"]}), timezone="UTC")
+                   for side in SIDES)
+    flow = Flow(told["id"], told["window_us"], tuple(told["on"]), left, right, told["cells"])
+    return QueryShare(flow, (told["left"], told["right"]), told["sink"], tuple(told["hosts"]), told["clocked"])

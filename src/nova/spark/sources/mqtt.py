@@ -1,0 +1,397 @@
+"""MQTT: streams from sensors and results to whoever listens.
+
+A subscriber in the driver writes every message to a *spool* on disk before it acknowledges it (QoS 1), and leaves out
+messages that it has spooled before. Spark then reads the spool by message number, and its checkpoint says how far: the
+broker's at-least-once becomes exactly once, also when the job is killed. While the job is down, the broker keeps the
+messages for its session.
+
+A message is told to be a repetition by its id, where the payload has one (option `id`, a field of the JSON), else by
+MQTT's own mark for redelivered messages together with an equal payload.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from nova.files import write_safely
+from nova.model.errors import Fault, InvalidInput, NovaError
+from nova.scenario.model import StreamInput
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client, MQTTMessage
+    from pyspark.sql import DataFrame, SparkSession
+
+    from nova.routing.flow import Flow
+    from nova.spark.job.tasks import ArrowMap
+
+REMEMBERED = 1_000_000
+"""Messages that repetitions are recognised among."""
+FLUSH_S = 0.005
+"""Messages are spooled together when they come within this time: one write and one sync for all."""
+CONNECT_S = 30.0
+"""How long to wait for the broker at the start; later, the client reconnects by itself."""
+SEGMENT = 50_000
+"""Messages of a spool file, at most."""
+
+
+@dataclass(frozen=True)
+class Broker:
+    """Where to connect: `mqtt://user:password@host:1883/topic`."""
+
+    host: str
+    port: int
+    topic: str
+    user: str | None = None
+    password: str | None = None
+
+    @staticmethod
+    def parse(address: str, place: str) -> Broker:
+        """Read an address; what is missing is said."""
+        parts = urlsplit(address)
+        topic = parts.path.lstrip("/") + (f"#{parts.fragment}" if parts.fragment or address.endswith("#") else "")
+        if parts.scheme != "mqtt" or not parts.hostname or not topic:
+            raise InvalidInput([Fault(place, "an MQTT address looks like mqtt://host:1883/topic", value=address)])
+        return Broker(parts.hostname, parts.port or 1883, topic, parts.username, parts.password)
+
+    def client(self, name: str, *, persistent: bool) -> Client:
+        """A client of paho-mqtt, not connected yet. A persistent one's messages are kept while it is away."""
+        from paho.mqtt.client import Client, MQTTv311
+        from paho.mqtt.enums import CallbackAPIVersion
+
+        client = Client(CallbackAPIVersion.VERSION2, client_id=name, clean_session=not persistent, protocol=MQTTv311)
+        if self.user is not None:
+            client.username_pw_set(self.user, self.password)
+        return client
+
+
+class Spool:
+    """Messages on disk, numbered from 0, as files of lines `{"id": …, "topic": …, "payload": …}`.
+
+    A file is named by the number of its first message and is complete and synced before it gets its name.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        for draft in folder.glob(".*"):
+            draft.unlink()  # never acknowledged: the broker sends those messages again
+        self._lock = threading.Lock()
+        self.end, self._known = self._recover()
+
+    def _recover(self) -> tuple[int, OrderedDict[str, None]]:
+        known: OrderedDict[str, None] = OrderedDict()
+        note = self.folder / "ids.json"
+        end = 0
+        if note.exists():
+            stored = json.loads(note.read_text())
+            known.update(dict.fromkeys(stored["ids"]))
+            end = stored["end"]
+        for file in self.segments():
+            lines = file.read_text().splitlines()
+            known.update(dict.fromkeys(json.loads(line)["id"] for line in lines))
+            end = max(end, int(file.stem) + len(lines))
+        return end, known
+
+    def segments(self) -> list[Path]:
+        """Files in order."""
+        return sorted(self.folder.glob("[0-9]*.jsonl"))
+
+    def append(self, messages: Sequence[tuple[str, bool, str, str]]) -> int:
+        """Store (id, whether a known id means a repetition, topic, payload); returns how many were new."""
+        with self._lock:
+            fresh: list[str] = []
+            for name, certain, topic, payload in messages:
+                if certain and name in self._known:
+                    continue
+                self._known[name] = None
+                fresh.append(json.dumps({"id": name, "topic": topic, "payload": payload}))
+            for start in range(0, len(fresh), SEGMENT):
+                self._write(fresh[start : start + SEGMENT])
+            while len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+            return len(fresh)
+
+    def _write(self, lines: list[str]) -> None:
+        write_safely(self.folder / f"{self.end:015d}.jsonl", "\n".join(lines) + "\n")
+        self.end += len(lines)
+
+    def drop_before(self, number: int) -> None:
+        """Forget messages that Spark will not ask for again, but not their ids."""
+        with self._lock:
+            gone = [file for file, after in zip(self.segments(), [*self.segments()[1:], None], strict=False)
+                    if (int(after.stem) if after is not None else self.end) <= number]
+            if len(gone) < 64:
+                return  # not worth the note of ids yet
+            write_safely(self.folder / "ids.json", json.dumps({"ids": list(self._known), "end": self.end}))
+            for file in gone:
+                file.unlink()
+
+
+class Subscriber:
+    """Receives messages into a spool, in the background, until closed."""
+
+    def __init__(self, broker: Broker, spool: Spool, name: str, id_field: str | None) -> None:
+        self.broker, self.spool, self.id_field = broker, spool, id_field
+        self._waiting: list[tuple[MQTTMessage, tuple[str, bool, str, str]]] = []
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self.client = broker.client(name, persistent=True)
+        self.client.manual_ack_set(True)
+        self._subscribed = threading.Event()
+        self.client.on_subscribe = lambda *_: self._subscribed.set()
+        self.client.on_connect = self._connected
+        self.client.on_message = self._received
+        self.client.connect_async(broker.host, broker.port)
+        self.client.loop_start()
+        self._writer = threading.Thread(target=self._write, daemon=True)
+        self._writer.start()
+        if not self._subscribed.wait(CONNECT_S):
+            self.close()
+            raise NovaError(f"no MQTT broker at {broker.host}:{broker.port} let us subscribe to {broker.topic!r} "
+                            f"within {CONNECT_S:.0f} s")
+
+    def _connected(self, client: Client, *_: Any) -> None:
+        client.subscribe(self.broker.topic, qos=1)
+
+    def _received(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
+        payload = message.payload.decode(errors="replace")
+        name, certain = message_id(payload, self.id_field, message.topic), bool(message.dup)
+        if name is not None:
+            certain = True
+        else:
+            name = hashlib.blake2b(message.topic.encode() + b"\0" + message.payload, digest_size=12).hexdigest()
+        with self._lock:
+            self._waiting.append((message, (name, certain, message.topic, payload)))
+
+    def _write(self) -> None:
+        while not self._closed.wait(FLUSH_S):
+            with self._lock:
+                waiting, self._waiting = self._waiting, []
+            if waiting:
+                self.spool.append([told for _, told in waiting])
+                for message, _ in waiting:
+                    self.client.ack(message.mid, message.qos)
+
+    def close(self) -> None:
+        """Disconnect; what was not spooled yet was not acknowledged either."""
+        self._closed.set()
+        self._writer.join(timeout=5)
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+def message_id(payload: str, id_field: str | None, topic: str) -> str | None:
+    """The id that a message carries, unique within its topic; None where it has none."""
+    if id_field is None:
+        return None
+    try:
+        told = json.loads(payload).get(id_field)
+    except (json.JSONDecodeError, AttributeError):
+        return None
+    return None if told is None else f"{topic}/{told}"
+
+
+class Mqtt(DataSource):
+    """`spark.readStream.format("nova_mqtt")` with the options address, spool, client and, if wanted, id."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "nova_mqtt"
+
+    def schema(self) -> str:
+        return "message_id string, topic string, payload string"
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        return MqttReader(dict(self.options))
+
+
+@dataclass
+class Messages(InputPartition):
+    """Messages by number."""
+
+    start: int
+    end: int
+
+
+class MqttReader(DataSourceStreamReader):
+    """Offsets are message numbers in the spool. The subscriber lives in the driver's Python process only."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self.options = options
+        self._subscriber: Subscriber | None = None
+
+    def _subscribed(self) -> Subscriber:
+        if self._subscriber is None:
+            broker = Broker.parse(self.options["address"], "the option address")
+            spool = Spool(Path(self.options["spool"]))
+            self._subscriber = Subscriber(broker, spool, self.options["client"], self.options.get("id"))
+        return self._subscriber
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"message": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
+        return {"message": max(start["message"], self._subscribed().spool.end)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        first, last = start["message"], end["message"]
+        size = max(5000, -(-(last - first) // 4))
+        return [Messages(at, min(at + size, last)) for at in range(first, last, size)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Messages)
+        found = list(read_spool(Path(self.options["spool"]), partition.start, partition.end))
+        if len(found) != partition.end - partition.start:
+            raise NovaError(f"the spool {self.options['spool']} lacks messages {partition.start} … {partition.end}")
+        names, topics, payloads = zip(*found, strict=True) if found else ((), (), ())
+        yield pa.record_batch([pa.array(names, pa.string()), pa.array(topics, pa.string()),
+                               pa.array(payloads, pa.string())], names=["message_id", "topic", "payload"])
+
+    def commit(self, end: dict[str, int]) -> None:
+        self._subscribed().spool.drop_before(end["message"])
+
+    def stop(self) -> None:
+        if self._subscriber is not None:
+            self._subscriber.close()
+
+
+def read_spool(folder: Path, start: int, end: int) -> Iterator[tuple[str, str, str]]:
+    """Messages by number, without disturbing who writes the spool."""
+    files = sorted(folder.glob("[0-9]*.jsonl"))
+    for i, file in enumerate(files):
+        first = int(file.stem)
+        following = int(files[i + 1].stem) if i + 1 < len(files) else None
+        if first >= end or (following is not None and following <= start):
+            continue
+        for number, line in enumerate(file.read_text().splitlines(), first):
+            if start <= number < end:
+                message = json.loads(line)
+                yield message["id"], message["topic"], message["payload"]
+
+
+def open_mqtt(spark: SparkSession, given: StreamInput, spool: Path, place: str) -> DataFrame:
+    """A stream of JSON messages as rows with the columns that the scenario names.
+
+    `path` (or the option `address`) is the broker and topic; the option `schema` lists the columns of the payload, by
+    default source, time and value under their names in `columns`.
+    """
+    from pyspark.sql import functions as sql
+
+    options = {name: str(value) for name, value in given.options.items()}
+    address = given.path or options.pop("address", "")
+    Broker.parse(address, place)
+    names = given.columns
+    schema = options.pop("schema", f"`{names.source}` STRING, `{names.time}` STRING, `{names.value}` DOUBLE")
+    spark.dataSource.register(Mqtt)
+    identity = hashlib.blake2b(str(spool.resolve()).encode(), digest_size=6).hexdigest()
+    reader = spark.readStream.format("nova_mqtt").option("address", address).option("spool", str(spool.resolve()))
+    reader = reader.option("client", options.pop("client", f"nova-{identity}"))
+    if "id" in options:
+        reader = reader.option("id", options.pop("id"))
+    if options:
+        raise InvalidInput([Fault(place, "no such option of an MQTT input; there are address, schema, client, id",
+                                  field=f"options.{name}") for name in options])
+    body = reader.load().select(sql.from_json("payload", schema).alias("body"))
+    frame = body.select("body.*")
+    if dict(frame.dtypes)[names.time] == "string":  # ISO 8601 or milliseconds, as the sensor likes
+        text = sql.col(f"`{names.time}`")
+        millis = sql.timestamp_micros((text.cast("double") * 1000).cast("long"))
+        frame = frame.withColumn(names.time, sql.coalesce(sql.try_to_timestamp(text), millis))
+    return frame
+
+
+class Publisher:
+    """Publishes with QoS 1 and waits for the broker's word. For tasks."""
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self.client = broker.client(name, persistent=False)
+        self.client.max_queued_messages_set(0)
+        self.client.max_inflight_messages_set(1000)
+        try:
+            self.client.connect(broker.host, broker.port)
+        except OSError as error:
+            raise NovaError(f"no MQTT broker at {broker.host}:{broker.port} ({error})") from None
+        self.client.loop_start()
+        self._sent: list[Any] = []
+
+    def publish(self, topic: str, payload: str | bytes) -> None:
+        """Send one message; `close` waits for its acknowledgement."""
+        self._sent.append(self.client.publish(topic, payload, qos=1))
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Wait until all messages are acknowledged, then disconnect; an error where that does not happen."""
+        deadline = time.monotonic() + timeout_s
+        for sent in self._sent:
+            sent.wait_for_publish(max(deadline - time.monotonic(), 0.001))
+        lost = sum(not sent.is_published() for sent in self._sent)
+        self.client.disconnect()
+        self.client.loop_stop()
+        if lost:
+            raise NovaError(f"the MQTT broker did not acknowledge {lost} of {len(self._sent)} messages")
+
+
+@dataclass
+class Publish:
+    """The last step of a task: joins, and publishes its results. For `mapInArrow`."""
+
+    matcher: ArrowMap
+    broker: Broker
+    query: str
+    name: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        from nova.spark.job.sinks import json_lines
+
+        context = TaskContext.get()
+        batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
+        publisher: Publisher | None = None
+        seen: Counter[str] = Counter()
+        for joined in self.matcher(batches):
+            publisher = publisher or Publisher(self.broker, f"{self.name}-{os.getpid()}-{threading.get_ident()}")
+            for line in json_lines(joined).splitlines():
+                digest = hashlib.blake2b(line.encode(), digest_size=12).hexdigest()
+                # Equal results of a batch come from one task, so their number tells them apart in every repetition.
+                name = f"{self.query}-{batch}-{digest}-{seen[digest]}"
+                publisher.publish(self.broker.topic, f'{{"id":"{name}",{line[1:]}')
+                seen[digest] += 1
+        if publisher is not None:
+            publisher.close()
+        yield pa.record_batch({"rows": pa.array([seen.total()], pa.int64())})
+
+
+@dataclass
+class MqttSink:
+    """Results as JSON messages, at least once: a batch that is repeated after a crash is published again with the same
+    ids, so that a listener can leave out what it has."""
+
+    address: str
+    options: dict[str, str]
+    flow: Flow
+    broker: Broker = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.broker = Broker.parse(self.address, "--to")
+
+    def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
+        return pairs.mapInArrow(Publish(matcher, self.broker, self.flow.query, f"nova-{self.flow.query}"),
+                                "rows bigint")
+
+    def write(self, frame: DataFrame, batch: int) -> None:  # noqa: ARG002
+        frame.collect()
+

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from builders import write_scenario
+from nova import optimizer
+from nova.model import plan as plans
+from nova.model.errors import InvalidInput
+from nova.placement.resolve import resolve
+from nova.scenario import Scenario, load
+from nova.spark.job.folder import RunFolder
+from nova.spark.replan.handover import Switch, hand_in, read_plan, switch_of
+from nova.spark.replan.newcomers import Newcomers, NewSource
+from nova.spark.replan.watch import Watch
+
+GONE = '{"event": "node_removed", "node": "fog", "time": 5000}\n'
+LESS = '{"event": "capacity_changed", "node": "edge1", "capacity": 20}\n'
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Scenario:
+    return load(write_scenario(tmp_path / "s"))
+
+
+@pytest.fixture
+def run(tmp_path: Path, scenario: Scenario) -> RunFolder:
+    folder = RunFolder(tmp_path / "run")
+    folder.open(scenario.digest, optimizer.optimize(scenario.problem, scenario.options), scenario.problem)
+    return folder
+
+
+def started(tmp_path: Path, run: RunFolder, scenario: Scenario) -> Watch:
+    watch = Watch(tmp_path / "events.jsonl", run, scenario.problem)
+    watch.catch_up()
+    return watch
+
+
+def hosts(run: RunFolder, name: str, scenario: Scenario) -> set[str]:
+    plan = plans.read(run.plan(name), scenario.problem, resolve(scenario.problem))
+    return set(plan.table(scenario.problem)["node"].to_pylist())
+
+
+def test_events_become_plans_as_they_come(tmp_path: Path, run: RunFolder, scenario: Scenario) -> None:
+    events = tmp_path / "events.jsonl"
+    watch = started(tmp_path, run, scenario)
+    assert watch.poll() == 0  # not even the file is there
+    events.write_text(GONE[:20])
+    assert watch.poll() == 0  # half a line
+    events.write_text(GONE)
+    assert watch.poll() == 1
+    assert run.plan_names() == ["00000", "00001"]
+    assert "fog" in hosts(run, "00000", scenario)
+    assert "fog" not in hosts(run, "00001", scenario)
+    assert switch_of(run.plan("00001")) == Switch(5000, 1)
+    with events.open("a") as file:
+        file.write('\n{"event": "node_removed", "node": "mars"}\nnonsense\n{"event": "rate_changed"}\n')
+    assert watch.poll() == 4
+    for row, what, told in zip((3, 4, 5), ("mars", "not JSON", "missing"), watch.refused, strict=True):
+        assert f"row {row}" in told
+        assert what in told
+    assert run.plan_names() == ["00000", "00001"]
+
+
+@pytest.mark.parametrize("lost", ["nothing", "plan", "half a line"])
+def test_a_watch_that_died_goes_on(tmp_path: Path, run: RunFolder, scenario: Scenario, lost: str) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_text(GONE + LESS)
+    first = started(tmp_path, run, scenario)
+    first.poll()
+    before = {name: (run.plan(name) / "replicas.parquet").read_bytes() for name in run.plan_names()}
+    if lost == "plan":  # killed between its record and its plan
+        for file in run.plan(run.plan_names()[-1]).iterdir():
+            file.unlink()
+        run.plan(max(before)).rmdir()
+    elif lost == "half a line":
+        with run.watched.open("ab") as record:
+            record.write(GONE[:10].encode())
+    again = started(tmp_path, run, scenario)
+    assert again.handled == 2
+    assert {name: (run.plan(name) / "replicas.parquet").read_bytes() for name in run.plan_names()} == before
+    with events.open("a") as file:
+        file.write('{"event": "capacity_changed", "node": "edge2", "capacity": 20}\n')
+    assert again.poll() == 1
+    assert run.watched.read_bytes() == events.read_bytes()
+
+
+def test_another_file_of_events_is_refused(tmp_path: Path, run: RunFolder, scenario: Scenario) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_text(GONE)
+    started(tmp_path, run, scenario).poll()
+    events.write_text(LESS)
+    with pytest.raises(InvalidInput, match="does not begin with the 1 lines"):
+        started(tmp_path, run, scenario)
+    with pytest.raises(InvalidInput, match="events drive this run"):
+        hand_in(run.plan("00000"), run.path, scenario.problem)
+
+
+def test_newcomers_get_rows_behind_the_scenarios(tmp_path: Path, run: RunFolder, scenario: Scenario) -> None:
+    (tmp_path / "events.jsonl").write_text(
+        '{"event": "node_added", "node": "fog2", "capacity": 500, "coordinates": [8, 8.1]}\n' + GONE
+        + '{"event": "source_added", "stream": "pressure", "source": "p3", "node": "fog2", "rate": 5, '
+          '"attributes": {"region": "north"}}\n'
+        + '{"event": "source_removed", "stream": "pressure", "source": "p3"}\n'
+        + '{"event": "source_added", "stream": "pressure", "source": "p3", "node": "fog2", "rate": 7, '
+          '"attributes": {"region": "north"}}\n')
+    watch = started(tmp_path, run, scenario)
+    watch.poll()
+    assert watch.refused == []
+    last = run.plan_names()[-1]
+    new = watch.newcomers
+    assert new == Newcomers({"fog2": 500.0}, (NewSource("pressure", "p3", "fog2", 5.0),))  # who comes back has a row
+    assert switch_of(run.plan(last)).newcomers == started(tmp_path, run, scenario).newcomers == new
+    problem = new.added_to(scenario.problem)
+    assert problem.sources.ids[len(scenario.problem.sources)].as_py() == "p3"
+    plan, _ = read_plan(run, last, scenario.problem)
+    table = plan.table(problem)
+    assert set(table["node"].to_pylist()) == {"fog2"}
+    mine = np.flatnonzero(plan.joins.left == len(scenario.problem.sources))
+    assert len(mine)
+    assert plan.joins.left_rate[mine] == pytest.approx(7)  # the rates are the controller's, not the scenario's
+    np.testing.assert_allclose(table["left_rate"], pq.read_table(run.plan(last) / "replicas.parquet")["left_rate"])
+    np.testing.assert_allclose(table["right_rate"], pq.read_table(run.plan(last) / "replicas.parquet")["right_rate"])
+
+
+def test_pairs_that_the_scenario_does_not_join_can_be_allowed(tmp_path: Path, run: RunFolder,
+                                                              scenario: Scenario) -> None:
+    before, _ = read_plan(run, "00000", scenario.problem)
+    allowed = {(int(i), int(j)) for i, j in zip(before.joins.left, before.joins.right, strict=True)}
+    ids = scenario.problem.sources.ids.to_pylist()
+    left, right = next((i, j) for i in scenario.problem.sources_of(0) for j in scenario.problem.sources_of(1)
+                       if (i, j) not in allowed)
+    (tmp_path / "events.jsonl").write_text(
+        f'{{"event": "pair_allowed", "query": "climate", "left": "{ids[left]}", "right": "{ids[right]}"}}\n')
+    watch = started(tmp_path, run, scenario)
+    watch.poll()
+    assert watch.refused == []
+    plan, _ = read_plan(run, "00001", scenario.problem)
+    pairs = {(int(i), int(j)) for i, j in zip(plan.joins.left, plan.joins.right, strict=True)}
+    assert pairs == allowed | {(left, right)}
+    with pytest.raises(InvalidInput, match="does not allow this pair"):  # nobody else may say so
+        plans.read(run.plan("00001"), scenario.problem, resolve(scenario.problem))
+
+
+def test_new_queries_need_a_run_of_their_own(tmp_path: Path, run: RunFolder, scenario: Scenario) -> None:
+    (tmp_path / "events.jsonl").write_text(
+        '{"event": "query_added", "query": "more", "left": "pressure", "right": "humidity", "sink": "fog"}\n')
+    watch = started(tmp_path, run, scenario)
+    watch.poll()
+    assert "start another run" in watch.refused[0]
+    assert run.plan_names() == ["00000"]

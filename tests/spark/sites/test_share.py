@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import streams
+from nova.model.errors import InvalidInput
+from nova.model.plan import Plan
+from nova.model.problem import Problem
+from nova.routing import compile_routes
+from nova.routing.flow import Flow
+from nova.scenario.model import StreamInput
+from nova.spark.sites import share as shares
+from nova.spark.sites.share import SIDES, Settled, Share
+from nova.spark.sources.inputs import Feed
+from tilings import random_replicas
+
+CARRIED = pa.schema([("value", pa.float64()), ("zone", pa.string()), ("at", pa.timestamp("us", tz="UTC"))])
+
+
+def scattered(seed: int, nodes: int = 5) -> tuple[Problem, Plan]:
+    """Sources on random nodes, replicas of any shape on random nodes."""
+    problem = streams.problem(regions=2, per_region=3, nodes=nodes)
+    born = np.random.default_rng(seed).integers(0, nodes, len(problem.sources)).astype(np.int32)
+    problem = replace(problem, sources=replace(problem.sources, node=born))
+    return problem, streams.plan(problem, random_replicas(streams.resolve(problem), nodes, seed))
+
+
+def cut(problem: Problem, plan: Plan, only: int | None = None) -> dict[str, Share]:
+    feeds = {name: Feed(StreamInput(format="csv", path=f"{name}.csv"), (), (), Path("/somewhere"), name)
+             for name in problem.streams}
+    flow = Flow("climate", 1_000_000, ("zone",), CARRIED, CARRIED, 16)
+    made = shares.cut(problem, plan, [flow], feeds, Settled("exchange"), [True], only)
+    return {share.site: share for share in made}
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=40)
+def test_sites_route_as_the_whole_plan_does(seed: int) -> None:
+    """Every tuple leaves its site for the meetings and hosts that the whole plan names, and each host knows them."""
+    problem, plan = scattered(seed)
+    made = cut(problem, plan)
+    whole = compile_routes(plan.joins, plan.replicas, 0, len(problem.sources), problem.queries[0].sink)
+    rng = np.random.default_rng(seed)
+    for row, source in enumerate(problem.sources.ids.to_pylist()):
+        side = SIDES[int(problem.sources.stream[row])]
+        share = made[problem.nodes.ids[int(problem.sources.node[row])].as_py()]
+        query = share.queries[0]
+        assert source in share.own(query, side)["id"].to_pylist()
+        mine = share.routes(query)
+        at, position = rng.random(20), rng.random(20)
+        rows = np.full(20, row)
+        reached, meeting = mine.side(side).reach(rows, at, position)
+        wanted, meeting_wanted = whole.side(side).reach(rows, at, position)
+        assert sorted(zip(reached, meeting, strict=True)) == sorted(zip(wanted, meeting_wanted, strict=True))
+        for number in set(meeting.tolist()):
+            host = problem.nodes.ids[int(whole.node[number])].as_py()
+            assert mine.node[number] == whole.node[number]
+            assert made[host].routes(made[host].queries[0]).node[number] == whole.node[number]
+            assert share.site in made[host].senders(made[host].queries[0], side)
+            assert made[host].names().sources[row].as_py() == source
+
+
+def test_a_share_names_only_what_the_site_deals_with() -> None:
+    problem, plan = scattered(3)
+    made = cut(problem, plan)
+    total = 0
+    for name, share in made.items():
+        query = share.queries[0]
+        hosted = [node == name for node in share.replicas["node"].to_pylist()]
+        total += sum(hosted)
+        assert share.joins(query) == any(hosted)
+        own = {source for side in SIDES for source in share.own(query, side)["id"].to_pylist()}
+        for left, right, here in zip(share.replicas["left_source"].to_pylist(),
+                                     share.replicas["right_source"].to_pylist(), hosted, strict=True):
+            assert here or left in own or right in own
+        assert bool(query.hosts) == (query.sink == name)
+        assert set(share.inputs) == {stream for stream, side in zip(query.streams, SIDES, strict=True)
+                                     if len(share.own(query, side))}
+        assert all(given.path == f"/somewhere/{stream}.csv" for stream, given in share.inputs.items())
+    assert total == len(plan.replicas)
+    sink = made["n4"].queries[0]
+    assert set(sink.hosts) == set(plan.table(problem)["node"].to_pylist())
+    assert list(cut(problem, plan, only=2)) == ["n2"]
+
+
+def test_a_share_survives_its_folder(tmp_path: Path) -> None:
+    for share in cut(*scattered(5)).values():
+        again = shares.read(share.write(tmp_path / share.site))
+        assert again == replace(share, place=str(tmp_path / share.site / "site.json"))
+
+
+def test_folders_that_are_no_site_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="no such file of a site"):
+        shares.read(tmp_path)
+    (tmp_path / "site.json").write_text('{"nova": 9}')
+    with pytest.raises(InvalidInput, match="site format 1 expected"):
+        shares.read(tmp_path)
+    (tmp_path / "site.json").write_text("{")
+    with pytest.raises(InvalidInput, match="not a site"):
+        shares.read(tmp_path)
+
+
+def test_names_of_sites_are_names_of_files_and_topics() -> None:
+    assert shares.folder_name("rack 7/é+#.x") == "rack%207%2F%C3%A9%2B%23%2Ex"

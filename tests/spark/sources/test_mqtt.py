@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streams
+from brokers import address, at, broker, listener, publish, wait_until
+from builders import SMALL, write_scenario
+from nova import optimizer
+from nova.model.errors import InvalidInput
+from nova.scenario import load
+from nova.spark.job.run import Run, Settings
+from nova.spark.sources.mqtt import Broker, Spool, Subscriber, read_spool
+
+START_MS = 1_700_000_000_000
+
+
+def test_addresses() -> None:
+    assert Broker.parse("mqtt://h/a/b", "x") == Broker("h", 1883, "a/b")
+    assert Broker.parse("mqtt://u:p@h:99/t/#", "x") == Broker("h", 99, "t/#", "u", "p")
+    with pytest.raises(InvalidInput, match="looks like"):
+        Broker.parse("h:1883", "x")
+
+
+def test_the_spool_keeps_each_message_once_and_survives(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    assert spool.append([("a", True, "t", "1"), ("b", True, "t", "2"), ("a", True, "t", "1")]) == 2
+    assert spool.append([("b", True, "t", "2"), ("b", False, "t", "2")]) == 1  # the last is no repetition
+    (tmp_path / ".000000000000003").write_text("half a mess")
+    again = Spool(tmp_path)
+    assert again.end == 3
+    assert again.append([("a", True, "t", "1")]) == 0
+    assert [m[0] for m in read_spool(tmp_path, 0, 3)] == ["a", "b", "b"]
+    assert [m[0] for m in read_spool(tmp_path, 1, 2)] == ["b"]
+
+
+def test_old_segments_go_but_their_ids_stay(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    for i in range(70):
+        spool.append([(f"m{i}", True, "t", str(i))])
+    spool.drop_before(68)
+    assert len(spool.segments()) == 2
+    again = Spool(tmp_path)
+    assert again.end == 70
+    assert again.append([("m3", True, "t", "3")]) == 0
+
+
+def test_what_was_not_acknowledged_comes_again(tmp_path: Path) -> None:
+    """A subscriber that dies before it has spooled gets its messages again; one that has spooled leaves them out."""
+    with broker() as port:
+        first = Subscriber(at(port, "t"), Spool(tmp_path), "reader", "n")
+        wait_until(first.client.is_connected)
+        publish(port, "t", [{"n": i} for i in range(5)])
+        wait_until(lambda: first.spool.end == 5)
+        first.close()
+        publish(port, "t", [{"n": i} for i in range(3, 9)])  # while nobody is there, some of them again
+        second = Subscriber(at(port, "t"), Spool(tmp_path), "reader", "n")
+        wait_until(lambda: second.spool.end == 9)
+        second.close()
+    assert [m[2] for m in read_spool(tmp_path, 0, 9)] == [f'{{"n": {i}}}' for i in range(9)]
+
+
+def test_mqtt_in_and_out_exactly_once(spark: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    with broker() as port:
+        sides = {}
+        for prefix in "ph":
+            sides[prefix] = [{"m": i, "source_id": f"{prefix}{rng.integers(1, 3)}",
+                              "event_time": int(START_MS + rng.integers(0, 3000)), "value": float(i)}
+                             for i in range(40)]
+        document = {**SMALL, "streams": {name: {**stream, "input": {
+            "format": "mqtt", "path": address(port, name), "options": {"id": "m"}}}
+            for name, stream in SMALL["streams"].items()}}
+        loaded = load(write_scenario(tmp_path / "s", document))
+        plan = optimizer.optimize(loaded.problem, loaded.options)
+        pairs = {(a["value"], b["value"]) for a in sides["p"] for b in sides["h"]
+                 if a["source_id"][1] == b["source_id"][1] and a["event_time"] // 1000 == b["event_time"] // 1000}
+
+        def part(target: str, form: str, until: Any, *messages: list[dict[str, Any]]) -> dict[str, Any]:
+            run = Run(spark, loaded, plan, Settings(tmp_path / "run", format=form, target=target))
+            run.start()
+            waiting = threading.Thread(target=run.wait)
+            waiting.start()
+            for _ in range(30):  # who publishes does not know when somebody listens, and says it again
+                for topic, batch in zip(SMALL["streams"], messages, strict=True):
+                    publish(port, topic, batch)
+                try:
+                    wait_until(until, 5)
+                    break
+                except AssertionError:
+                    continue
+            run.stop()
+            waiting.join()
+            return run.report()
+
+        results = tmp_path / "results"
+        part(str(results), "parquet", lambda: list(results.glob("*.parquet")), sides["p"][:20], sides["h"][:20])
+        with listener(port, "out") as heard:  # the second half, and the first half once more, goes to another sink
+            done = {(r["left_value"], r["right_value"]) for r in streams.read_results(results).to_pylist()}
+            part(address(port, "out"), "mqtt", lambda: len(heard) >= len(pairs - done),
+                 sides["p"], sides["h"])
+        rows = streams.read_results(results).to_pylist() + heard
+        assert len({message["id"] for message in heard}) == len(heard)
+    found = [(row["left_value"], row["right_value"]) for row in rows]
+    assert len(found) == len(set(found)) == len(pairs)
+    assert set(found) == pairs
