@@ -49,28 +49,31 @@ def main() -> None:
         problem = draw(wanted.nodes, wanted.level, seed)
         floor = statistics.median(floor_seconds(problem) for _ in range(5))
         options = Options(seed=seed)
-        done = [
-            one.row for one in compare(problem, COMPARED, options, simulated_s=wanted.simulate, bound=lower_bound)
-        ]
+        done = [one.row for one in compare(problem, COMPARED, options, simulated_s=wanted.simulate, bound=lower_bound)]
         sink = next(row for row in done if row["approach"] == "sink")
         fastest = min(row["simulated_p99_ms"] for row in done) if wanted.simulate else float("nan")
         for row in done:
-            rows.append({
-                "approach": row["approach"],
-                "mean / sink": row["latency_mean_ms"] / sink["latency_mean_ms"],
-                "90P / sink": row["latency_p90_ms"] / sink["latency_p90_ms"],
-                "gap %": 100 * row["gap"],
-                "overloaded %": row["overloaded_percent"],
-                "traffic / sink": row["tuples_in"] / sink["tuples_in"],
-                "replicas / joins": row["replicas"] / len(resolve(problem)),
-                "simulated p99 / best": row.get("simulated_p99_ms", float("nan")) / fastest,
-                "time / k-d floor": row["seconds"] / floor,
-            })
+            rows.append(
+                {
+                    "approach": row["approach"],
+                    "mean / sink": row["latency_mean_ms"] / sink["latency_mean_ms"],
+                    "90P / sink": row["latency_p90_ms"] / sink["latency_p90_ms"],
+                    "gap %": 100 * row["gap"],
+                    "overloaded %": row["overloaded_percent"],
+                    "traffic / sink": row["tuples_in"] / sink["tuples_in"],
+                    "replicas / joins": row["replicas"] / len(resolve(problem)),
+                    "simulated p99 / best": row.get("simulated_p99_ms", float("nan")) / fastest,
+                    "time / k-d floor": row["seconds"] / floor,
+                }
+            )
     columns = [name for name in rows[0] if name != "approach"]
     table(
-        f"{wanted.nodes:,} nodes, level {wanted.level}, means over {wanted.seeds} draws", ["approach", *columns],
-        [[label(name), *(float(np.mean([r[c] for r in rows if r["approach"] == name])) for c in columns)]
-         for name in COMPARED],
+        f"{wanted.nodes:,} nodes, level {wanted.level}, means over {wanted.seeds} draws",
+        ["approach", *columns],
+        [
+            [label(name), *(float(np.mean([r[c] for r in rows if r["approach"] == name])) for c in columns)]
+            for name in COMPARED
+        ],
     )
 
 

@@ -78,11 +78,14 @@ def rates(folder: Path, nodes: int, seconds: float) -> dict[str, Any]:
         opening = time.perf_counter() - started
     per_s = {name: count / taken for name, (count, taken, _) in totals.items()}
     return {
-        "nodes": nodes, "fsyncs_per_s": per_s["raw"],
+        "nodes": nodes,
+        "fsyncs_per_s": per_s["raw"],
         "events_per_s": {group: per_s[str(group)] for group in GROUPS},
         "ratio": {group: per_s[str(group)] / per_s["raw"] for group in GROUPS},
         "cpu_us_per_event": {group: 1e6 * totals[str(group)][2] / totals[str(group)][0] for group in GROUPS},
-        "snapshot_s": snapshot, "snapshot_mb": size / 1e6, "opening_s": opening,
+        "snapshot_s": snapshot,
+        "snapshot_mb": size / 1e6,
+        "opening_s": opening,
     }
 
 

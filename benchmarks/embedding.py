@@ -107,14 +107,23 @@ def compare(name: str, n: int, latency: Latency, m: int, near: float, seeds: int
     }
     plain = next(iter(means.values()))
     rows: list[list[Any]] = [
-        [method, mean[0], mean[0] / plain[0], mean[1], mean[1] / plain[1], mean[2], mean[2] / plain[2],
-         min(row[3] for row in figures[method])]
+        [
+            method,
+            mean[0],
+            mean[0] / plain[0],
+            mean[1],
+            mean[1] / plain[1],
+            mean[2],
+            mean[2] / plain[2],
+            min(row[3] for row in figures[method]),
+        ]
         for method, mean in means.items()
     ]
     broken = tiv(n, latency.first, latency.second, latency.rtt_ms)
     table(
         f"{name}: {n} nodes, m = {m}, {near:.0%} near, {seeds} seeds, triangle violations {broken:.1%}",
-        ["method", "median rel. error", "ratio", "90P", "ratio", "MAE ms", "ratio", "best s"], rows,
+        ["method", "median rel. error", "ratio", "90P", "ratio", "MAE ms", "ratio", "best s"],
+        rows,
     )
 
 

@@ -31,8 +31,16 @@ def run(nodes: int, neighbours: int, folder: Path) -> dict[str, Any]:
     """Figures of one size, in a session of its own."""
     latency = phantom.measured(phantom.scattered(nodes), neighbours, noise=0.05)
     ids = numbered_ids(nodes, "node")
-    pq.write_table(pa.table({"from": ids.take(pa.array(latency.first)), "to": ids.take(pa.array(latency.second)),
-                             "rtt_ms": latency.rtt_ms}), folder / "pairs.parquet")
+    pq.write_table(
+        pa.table(
+            {
+                "from": ids.take(pa.array(latency.first)),
+                "to": ids.take(pa.array(latency.second)),
+                "rtt_ms": latency.rtt_ms,
+            }
+        ),
+        folder / "pairs.parquet",
+    )
     pairs = len(latency)
     del latency, ids
     first = 0.0
@@ -41,18 +49,32 @@ def run(nodes: int, neighbours: int, folder: Path) -> dict[str, Any]:
         nonlocal first
         first = first or time.perf_counter()
 
-    with Usage() as usage, session(heavy=True, memory_mb=4096,
-                                   config={"spark.local.dir": str(folder / "scratch")}) as spark:
+    with (
+        Usage() as usage,
+        session(heavy=True, memory_mb=4096, config={"spark.local.dir": str(folder / "scratch")}) as spark,
+    ):
         started, before = time.perf_counter(), usage.cpu_s()
-        done = embed_table(spark, latency_table(spark, str(folder / "pairs.parquet")), folder / "work", str(nodes),
-                           Options(neighbours=10 * neighbours), tell)
+        done = embed_table(
+            spark,
+            latency_table(spark, str(folder / "pairs.parquet")),
+            folder / "work",
+            str(nodes),
+            Options(neighbours=10 * neighbours),
+            tell,
+        )
         spent, cpu = time.perf_counter() - started, usage.cpu_s() - before
     told = done.space.accuracy
     assert told is not None, "the engine always tells its accuracy"
     return {
-        "nodes": nodes, "pairs": pairs, "blocks": done.blocks, "epochs": done.convergence[-1]["epochs"],
-        "seconds": round(spent, 1), "to_first_epoch_s": round(first - started, 1),
-        "cpu_seconds": round(cpu, 1), "pairs_per_s": round(pairs / spent), "peak_mb": round(usage.peak_mb),
+        "nodes": nodes,
+        "pairs": pairs,
+        "blocks": done.blocks,
+        "epochs": done.convergence[-1]["epochs"],
+        "seconds": round(spent, 1),
+        "to_first_epoch_s": round(first - started, 1),
+        "cpu_seconds": round(cpu, 1),
+        "pairs_per_s": round(pairs / spent),
+        "peak_mb": round(usage.peak_mb),
         "median_relative_error": round(told.median_relative_error, 4),
     }
 

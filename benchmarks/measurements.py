@@ -71,10 +71,14 @@ def _pings(chunk: int, count: int, truth: CostSpace, ids: pa.StringArray) -> pa.
     rtt[rng.random(count) < 0.0005] = -1.0
     lost = rng.random(count) < 0.01
     lost[twice] = lost[twice - 1]
-    return pa.record_batch({
-        "from": ids.take(pa.array(first)), "to": ids.take(pa.array(second)),
-        "time": pa.array(micros, pa.timestamp("us", tz="UTC")), "rtt_ms": pa.array(rtt, mask=lost),
-    })
+    return pa.record_batch(
+        {
+            "from": ids.take(pa.array(first)),
+            "to": ids.take(pa.array(second)),
+            "time": pa.array(micros, pa.timestamp("us", tz="UTC")),
+            "rtt_ms": pa.array(rtt, mask=lost),
+        }
+    )
 
 
 class Usage:
@@ -143,6 +147,7 @@ def run(rows: int, nodes: int, heap_mb: int, folder: Path) -> dict[str, Any]:
     """Figures of one run; everything it writes stays below `folder`."""
     scratch = {"spark.local.dir": str(folder / "scratch")}
     with Usage() as usage, session(heavy=True, memory_mb=heap_mb, config=scratch) as spark:
+
         def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
             """What it returns, seconds, and CPU seconds."""
             started, before = time.perf_counter(), usage.cpu_s()
@@ -157,13 +162,24 @@ def run(rows: int, nodes: int, heap_mb: int, folder: Path) -> dict[str, Any]:
         report, spent_s, cpu_s = timed(lambda: measurements(spark, Task([str(folder / "raw")], str(folder / "out"))))
     told = report["rows"]
     return {
-        "rows": rows, "parquet_mb": round(size / 2**20), "generate_seconds": round(generate_s, 1),
-        "seconds": round(spent_s, 1), "cpu_seconds": round(cpu_s, 1), "rows_per_s": round(rows / spent_s),
-        "count_seconds": round(count_s, 2), "count_cpu_seconds": round(count_cpu_s, 2),
-        "count_rows_per_s": round(rows / count_s), "scan_seconds": round(scan_s, 2),
-        "scan_cpu_seconds": round(scan_cpu_s, 2), "scan_rows_per_s": round(rows / scan_s),
-        "good": told["good"], "duplicates": told["duplicates"], "quarantined": told["quarantined_total"],
-        "pair_buckets": report["coverage"]["pair_buckets"], "heap_mb": heap_mb, "peak_mb": round(usage.peak_mb),
+        "rows": rows,
+        "parquet_mb": round(size / 2**20),
+        "generate_seconds": round(generate_s, 1),
+        "seconds": round(spent_s, 1),
+        "cpu_seconds": round(cpu_s, 1),
+        "rows_per_s": round(rows / spent_s),
+        "count_seconds": round(count_s, 2),
+        "count_cpu_seconds": round(count_cpu_s, 2),
+        "count_rows_per_s": round(rows / count_s),
+        "scan_seconds": round(scan_s, 2),
+        "scan_cpu_seconds": round(scan_cpu_s, 2),
+        "scan_rows_per_s": round(rows / scan_s),
+        "good": told["good"],
+        "duplicates": told["duplicates"],
+        "quarantined": told["quarantined_total"],
+        "pair_buckets": report["coverage"]["pair_buckets"],
+        "heap_mb": heap_mb,
+        "peak_mb": round(usage.peak_mb),
     }
 
 

@@ -64,22 +64,31 @@ def opened(spark: SparkSession, work: Workload, plan: Plan, data: Path, out: Pat
 
 def packets(join: Callable[[DataFrame, DataFrame], DataFrame]) -> Callable[..., StreamingQuery]:
     """A job whose packets meet by `join`."""
+
     def start(spark: SparkSession, work: Workload, plan: Plan, data: Path, out: Path) -> StreamingQuery:
         job, left, right = opened(spark, work, plan, data, out)
-        sides = [with_watermark(packed, LATE_MS, job.flow)
-                 for packed in (job.route(left, "left"), job.route(right, "right"))]
+        sides = [
+            with_watermark(packed, LATE_MS, job.flow) for packed in (job.route(left, "left"), job.route(right, "right"))
+        ]
         names = Names(job.problem.sources.ids, job.problem.nodes.ids)
         found = job.sink.attach(join(*sides), Matcher(job.flow, str(job.schedule.folder), names, job.till))
-        return (found.writeStream.option("checkpointLocation", str(out / "checkpoint")).foreachBatch(job.step)
-                .trigger(availableNow=True).start())
+        return (
+            found.writeStream.option("checkpointLocation", str(out / "checkpoint"))
+            .foreachBatch(job.step)
+            .trigger(availableNow=True)
+            .start()
+        )
 
     return start
 
 
 def both(left: DataFrame, right: DataFrame) -> DataFrame:
     """Packets of both sides as one stream."""
-    return left.withColumn("is_left", sql.lit(True)).unionByName(right.withColumn("is_left", sql.lit(False))).select(
-        "cell", "bucket_end", "is_left", "packet")
+    return (
+        left.withColumn("is_left", sql.lit(True))
+        .unionByName(right.withColumn("is_left", sql.lit(False)))
+        .select("cell", "bucket_end", "is_left", "packet")
+    )
 
 
 def with_state(left: DataFrame, right: DataFrame) -> DataFrame:
@@ -102,18 +111,32 @@ def with_state(left: DataFrame, right: DataFrame) -> DataFrame:
         state.setTimeoutTimestamp(max(end_ms, state.getCurrentWatermarkMs() + 1))
         yield pd.DataFrame(pairs, columns=["left_packet", "right_packet"])
 
-    return both(left, right).groupBy("cell", "bucket_end").applyInPandasWithState(
-        meet, "left_packet binary, right_packet binary", "packets binary", "append",
-        GroupStateTimeout.EventTimeTimeout)
+    return (
+        both(left, right)
+        .groupBy("cell", "bucket_end")
+        .applyInPandasWithState(
+            meet,
+            "left_packet binary, right_packet binary",
+            "packets binary",
+            "append",
+            GroupStateTimeout.EventTimeTimeout,
+        )
+    )
 
 
 def collected(left: DataFrame, right: DataFrame) -> DataFrame:
     """Pairs by an aggregation, once a bucket has ended for good."""
-    lists = both(left, right).groupBy("cell", "bucket_end").agg(
-        sql.expr("collect_list(IF(is_left, packet, NULL))").alias("lefts"),
-        sql.expr("collect_list(IF(is_left, NULL, packet))").alias("rights"))
+    lists = (
+        both(left, right)
+        .groupBy("cell", "bucket_end")
+        .agg(
+            sql.expr("collect_list(IF(is_left, packet, NULL))").alias("lefts"),
+            sql.expr("collect_list(IF(is_left, NULL, packet))").alias("rights"),
+        )
+    )
     return lists.select(sql.explode("lefts").alias("left_packet"), "rights").select(
-        "left_packet", sql.explode("rights").alias("right_packet"))
+        "left_packet", sql.explode("rights").alias("right_packet")
+    )
 
 
 @dataclass
@@ -136,19 +159,25 @@ class RouteRows:
             source = self.rows[pc.index_in(batch.column("source"), value_set=self.ids).to_numpy(zero_copy_only=False)]
             routed = route(timeline, self.flow, self.side, source, hashes, batch)
             taken = batch.take(pa.array(routed.row))
-            yield pa.record_batch({
-                "meeting": pa.array(routed.meeting), "window_end": pa.array((routed.window + 1) * self.flow.window_us,
-                                                                            MOMENT),
-                "source": taken.column("source"), "time": taken.column("time"), "value": taken.column("value"),
-                "key": taken.column("key"), "region": taken.column("region"),
-            })
+            yield pa.record_batch(
+                {
+                    "meeting": pa.array(routed.meeting),
+                    "window_end": pa.array((routed.window + 1) * self.flow.window_us, MOMENT),
+                    "source": taken.column("source"),
+                    "time": taken.column("time"),
+                    "value": taken.column("value"),
+                    "key": taken.column("key"),
+                    "region": taken.column("region"),
+                }
+            )
 
 
 def rows(spark: SparkSession, work: Workload, plan: Plan, data: Path, out: Path) -> StreamingQuery:
     """Routed tuples as rows, joined by Spark."""
     job, left, right = opened(spark, work, plan, data, out)
-    columns = ("meeting int, window_end timestamp, source string, time timestamp, value double, key bigint, "
-               "region string")
+    columns = (
+        "meeting int, window_end timestamp, source string, time timestamp, value double, key bigint, region string"
+    )
     sides = []
     for number, (frame, name) in enumerate(((left, "left"), (right, "right"))):
         at = job.problem.sources_of(number)
@@ -156,11 +185,18 @@ def rows(spark: SparkSession, work: Workload, plan: Plan, data: Path, out: Path)
         routed = frame.mapInArrow(RouteRows(str(job.schedule.folder), job.flow, name, ids, at), columns)  # type: ignore[arg-type]
         watched = routed.withWatermark("window_end", f"{LATE_MS + 1000} milliseconds")
         sides.append(watched.select(*(sql.col(c).alias(f"{name}_{c}") for c in watched.columns)))
-    joined = sides[0].join(sides[1], sql.expr(
-        "left_meeting = right_meeting AND left_window_end = right_window_end AND left_key = right_key"))
-    return (joined.drop("right_meeting", "right_window_end").writeStream.format("parquet")
-            .option("path", str(out / "results")).option("checkpointLocation", str(out / "checkpoint"))
-            .trigger(availableNow=True).start())
+    joined = sides[0].join(
+        sides[1],
+        sql.expr("left_meeting = right_meeting AND left_window_end = right_window_end AND left_key = right_key"),
+    )
+    return (
+        joined.drop("right_meeting", "right_window_end")
+        .writeStream.format("parquet")
+        .option("path", str(out / "results"))
+        .option("checkpointLocation", str(out / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
 
 
 def rocks(spark: SparkSession, work: Workload, plan: Plan, data: Path, out: Path) -> StreamingQuery:
@@ -209,8 +245,9 @@ def main() -> None:
                 for name, start in WAYS.items():
                     out = scratch / f"out-{turn}"
                     times[name] += batch_times(start(spark, work, plan, scratch / "data", out))
-                    found[name] = sum(pq.ParquetFile(file).metadata.num_rows
-                                      for file in (out / "results").rglob("*.parquet"))
+                    found[name] = sum(
+                        pq.ParquetFile(file).metadata.num_rows for file in (out / "results").rglob("*.parquet")
+                    )
                     shutil.rmtree(out)
                 tell(f"{work.per_second * given.seconds:,.0f} tuples a batch, {turn + 1} rounds", times, found)
 
@@ -218,10 +255,21 @@ def main() -> None:
 def tell(title: str, times: dict[str, list[float]], found: dict[str, int]) -> None:
     """Print what is known so far."""
     base = times["plain join, no routing"]
-    table(title, ["way", "ms a batch, median", "plain / this", "ms, best", "plain / this", "results"], [
-        (name, 1000 * float(np.median(took)), float(np.median(base) / np.median(took)), 1000 * min(took),
-         min(base) / min(took), found[name]) for name, took in times.items()
-    ])
+    table(
+        title,
+        ["way", "ms a batch, median", "plain / this", "ms, best", "plain / this", "results"],
+        [
+            (
+                name,
+                1000 * float(np.median(took)),
+                float(np.median(base) / np.median(took)),
+                1000 * min(took),
+                min(base) / min(took),
+                found[name],
+            )
+            for name, took in times.items()
+        ],
+    )
 
 
 if __name__ == "__main__":

@@ -38,7 +38,10 @@ def problem(capacity: tuple[float, ...] = (10, 10, 10, 100, 30, 20)) -> Problem:
         ),
         queries=(
             Query(
-                "q", 0, 1, SINK,
+                "q",
+                0,
+                1,
+                SINK,
                 Pairs(np.array([0, 1], np.int32), np.array([2, 2], np.int32), np.array([np.nan, np.nan])),
             ),
         ),
@@ -48,15 +51,19 @@ def problem(capacity: tuple[float, ...] = (10, 10, 10, 100, 30, 20)) -> Problem:
 
 def plan(problem: Problem, replicas: Replicas | None = None) -> Plan:
     """a ⋈ x in a 2 × 2 grid: three boxes on h1, one on h2; b ⋈ x whole on h2."""
-    boxes = replicas if replicas is not None else Replicas(
-        join=np.array([0, 0, 0, 0, 1], np.int32),
-        node=np.array([FIRST, FIRST, FIRST, SECOND, SECOND], np.int32),
-        left_from=np.array([0.0, 0.0, 0.5, 0.5, 0.0]),
-        left_to=np.array([0.5, 0.5, 1.0, 1.0, 1.0]),
-        right_from=np.array([0.0, 0.25, 0.0, 0.25, 0.0]),
-        right_to=np.array([0.25, 1.0, 0.25, 1.0, 1.0]),
-        slice_from=np.zeros(5),
-        slice_to=np.ones(5),
+    boxes = (
+        replicas
+        if replicas is not None
+        else Replicas(
+            join=np.array([0, 0, 0, 0, 1], np.int32),
+            node=np.array([FIRST, FIRST, FIRST, SECOND, SECOND], np.int32),
+            left_from=np.array([0.0, 0.0, 0.5, 0.5, 0.0]),
+            left_to=np.array([0.5, 0.5, 1.0, 1.0, 1.0]),
+            right_from=np.array([0.0, 0.25, 0.0, 0.25, 0.0]),
+            right_to=np.array([0.25, 1.0, 0.25, 1.0, 1.0]),
+            slice_from=np.zeros(5),
+            slice_to=np.ones(5),
+        )
     )
     return Plan(
         joins=resolve(problem),

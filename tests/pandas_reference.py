@@ -21,10 +21,15 @@ def aggregates(rows: pd.DataFrame, bucket_s: float | None) -> pd.DataFrame:
     alone = rows.drop_duplicates(["a", "b", "back", "time", "sequence", "rtt"])
     keys = ["a", "b", "bucket"]
     grouped = alone.groupby(keys)["rtt"]
-    out = pd.DataFrame({
-        "count": grouped.size(), "lost": grouped.size() - grouped.count(), "min_ms": grouped.min(),
-        "median_ms": grouped.median(), "p90_ms": grouped.quantile(0.9),
-    })
+    out = pd.DataFrame(
+        {
+            "count": grouped.size(),
+            "lost": grouped.size() - grouped.count(),
+            "min_ms": grouped.min(),
+            "median_ms": grouped.median(),
+            "p90_ms": grouped.quantile(0.9),
+        }
+    )
     out["loss"] = out["lost"] / out["count"]
     arrived = alone.dropna(subset=["rtt"])
     steps = arrived.groupby([*keys, "back"])["rtt"].diff().abs()

@@ -27,8 +27,9 @@ class Process:
     def __init__(self, *command: object, log: Path) -> None:
         self.command, self.log = [str(part) for part in command], log
         with log.open("a") as out:
-            self.running = subprocess.Popen(self.command, stdout=out, stderr=out, start_new_session=True,
-                                            env=environment())
+            self.running = subprocess.Popen(
+                self.command, stdout=out, stderr=out, start_new_session=True, env=environment()
+            )
 
     def kill(self) -> None:
         """kill -9, children and all."""

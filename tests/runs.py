@@ -23,8 +23,10 @@ START_MS = 1_700_000_000_000
 
 def scenario(folder: Path, inputs: dict[str, Any], window: str = "1s", on: Any = "region") -> tuple[Scenario, Plan]:
     """`SMALL` with inputs, and its plan."""
-    document = {**SMALL, "streams": {name: {**stream, "input": inputs[name]}
-                                     for name, stream in SMALL["streams"].items()}}
+    document = {
+        **SMALL,
+        "streams": {name: {**stream, "input": inputs[name]} for name, stream in SMALL["streams"].items()},
+    }
     document["queries"] = [{**SMALL["queries"][0], "window": {"tumbling": window}, "on": on}]
     loaded = load(write_scenario(folder, document))
     return loaded, optimizer.optimize(loaded.problem, loaded.options)
@@ -36,8 +38,16 @@ def tables(n: int = 60, milliseconds: int = 3000) -> tuple[pd.DataFrame, pd.Data
     made = []
     for prefix in "ph":
         at = pd.to_datetime(START_MS + rng.integers(0, milliseconds, n), unit="ms", utc=True)
-        made.append(pd.DataFrame({"source_id": [f"{prefix}{i}" for i in rng.integers(1, 3, n)], "event_time": at,
-                                  "value": rng.normal(size=n), "unit": prefix}))
+        made.append(
+            pd.DataFrame(
+                {
+                    "source_id": [f"{prefix}{i}" for i in rng.integers(1, 3, n)],
+                    "event_time": at,
+                    "value": rng.normal(size=n),
+                    "unit": prefix,
+                }
+            )
+        )
     return made[0], made[1]
 
 
@@ -50,19 +60,21 @@ def file_inputs(folder: Path, left: pd.DataFrame, right: pd.DataFrame, parts: in
             table.iloc[rows].to_parquet(file, index=False)
             os.utime(file, (1e9 + i, 1e9 + i))
     options = {"maxFilesPerTrigger": 1}
-    return {"pressure": {"format": "parquet", "path": "p", "options": options},
-            "humidity": {"format": "parquet", "path": "h", "options": options}}
+    return {
+        "pressure": {"format": "parquet", "path": "p", "options": options},
+        "humidity": {"format": "parquet", "path": "h", "options": options},
+    }
 
 
 REGIONS = frozenset({("p1", "h1"), ("p2", "h2")})
 """The pairs that SMALL joins."""
 
 
-def plain(left: pd.DataFrame, right: pd.DataFrame, pairs: Collection[tuple[str, str]] = REGIONS,
-          window_us: int = 1_000_000) -> Counter[Any]:
+def plain(
+    left: pd.DataFrame, right: pd.DataFrame, pairs: Collection[tuple[str, str]] = REGIONS, window_us: int = 1_000_000
+) -> Counter[Any]:
     """The join of some pairs of sources by pandas: (window, sources, times) of all pairs of tuples."""
-    sides = [side.assign(us=side["event_time"].astype("datetime64[us, UTC]").astype("int64"))
-             for side in (left, right)]
+    sides = [side.assign(us=side["event_time"].astype("datetime64[us, UTC]").astype("int64")) for side in (left, right)]
     for side in sides:
         side["w"] = side["us"] // window_us
     joined = sides[0].merge(sides[1], on="w")
@@ -79,5 +91,13 @@ def found(folder: Path, window_us: int = 1_000_000) -> Counter[Any]:
     def us(name: str) -> np.ndarray:
         return table[name].cast(pa.int64()).to_numpy()
 
-    return Counter(zip(us("window_start") // window_us, table["left_source"].to_pylist(),
-                       table["right_source"].to_pylist(), us("left_time"), us("right_time"), strict=True))
+    return Counter(
+        zip(
+            us("window_start") // window_us,
+            table["left_source"].to_pylist(),
+            table["right_source"].to_pylist(),
+            us("left_time"),
+            us("right_time"),
+            strict=True,
+        )
+    )

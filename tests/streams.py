@@ -28,8 +28,14 @@ def problem(regions: int = 2, per_region: int = 2, window_ms: float = 1000.0, no
     ids = pa.array([f"p{i}" for i in range(n)] + [f"h{i}" for i in range(n)])
     at = np.random.default_rng(0).uniform(0, 50, (nodes, 2))
     return Problem(
-        nodes=Nodes(pa.array([f"n{i}" for i in range(nodes)]), np.full(nodes, 1e6), np.full(nodes, np.inf),
-                    np.ones(nodes, bool), at, np.zeros(nodes)),
+        nodes=Nodes(
+            pa.array([f"n{i}" for i in range(nodes)]),
+            np.full(nodes, 1e6),
+            np.full(nodes, np.inf),
+            np.ones(nodes, bool),
+            at,
+            np.zeros(nodes),
+        ),
         streams=("pressure", "humidity"),
         sources=Sources(ids, np.repeat(np.array([0, 1], np.int32), n), np.zeros(2 * n, np.int32), np.full(2 * n, 50.0)),
         queries=(Query("climate", 0, 1, nodes - 1, Equal("region", region, region), window_ms),),
@@ -49,12 +55,14 @@ def tuples(of: Problem, side: int, n: int, seconds: float, seed: int, keys: int 
     ids = of.sources.ids.take(pa.array(of.sources_of(side)))
     time = START_US + rng.integers(0, int(seconds * 1000), n) * 1000
     key = rng.integers(0, keys, n)
-    return pa.table({
-        "source_id": ids.take(pa.array(rng.integers(0, len(ids), n))),
-        "event_time": pa.array(time, pa.timestamp("us", tz="UTC")),
-        "value": pa.array(np.round(rng.normal(size=n), 1)),
-        "zone": pa.array([None if i % 17 == 0 else f"z{k}" for i, k in enumerate(key.tolist())]),
-    })
+    return pa.table(
+        {
+            "source_id": ids.take(pa.array(rng.integers(0, len(ids), n))),
+            "event_time": pa.array(time, pa.timestamp("us", tz="UTC")),
+            "value": pa.array(np.round(rng.normal(size=n), 1)),
+            "zone": pa.array([None if i % 17 == 0 else f"z{k}" for i, k in enumerate(key.tolist())]),
+        }
+    )
 
 
 def write_parts(folder: Path, *parts: pa.Table) -> Path:
@@ -90,21 +98,26 @@ def plain_join(spark: Any, of: Problem, left: pa.Table, right: pa.Table, on: tup
 
 def as_multiset(results: pa.Table, window_us: int) -> Counter[Any]:
     """Results of a run in the shape of `plain_join`."""
+
     def micros(name: str) -> list[int]:
         return results[name].cast(pa.int64()).to_pylist()
 
     window = [start // window_us for start in micros("window_start")]
     assert [start + window_us for start in micros("window_start")] == micros("window_end")
-    columns = [window, results["left_source"].to_pylist(), results["right_source"].to_pylist(), micros("left_time"),
-               micros("right_time"), *(results[name].to_pylist() for name in
-                                       ("left_value", "right_value", "left_zone", "right_zone"))]
+    columns = [
+        window,
+        results["left_source"].to_pylist(),
+        results["right_source"].to_pylist(),
+        micros("left_time"),
+        micros("right_time"),
+        *(results[name].to_pylist() for name in ("left_value", "right_value", "left_zone", "right_zone")),
+    ]
     return Counter(zip(*columns, strict=True))
 
 
 def read_results(folder: Path) -> pa.Table:
     files = sorted(folder.glob("*.parquet"))
     return pa.concat_tables([pq.read_table(file) for file in files]) if files else pa.table({})
-
 
 
 def replace_replicas(plan: Plan, replicas: Replicas) -> Plan:

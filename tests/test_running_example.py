@@ -84,7 +84,12 @@ def test_latencies_are_the_shortest_paths_over_the_links(problem: Problem, links
 def test_capacities_and_rates_are_the_papers(problem: Problem) -> None:
     capacity = dict(zip(problem.nodes.ids.to_pylist(), problem.nodes.capacity.tolist(), strict=True))
     assert {n: capacity[n] for n in ("A", "B", "C", "F", "G", "sink")} == {
-        "A": 55, "B": 40, "C": 40, "F": 20, "G": 200, "sink": 20
+        "A": 55,
+        "B": 40,
+        "C": 40,
+        "F": 20,
+        "G": 200,
+        "sink": 20,
     }
     assert {capacity[s] for s in REGION_1 + REGION_2} == {10}
     assert capacity["E"] > 1000
@@ -127,7 +132,10 @@ def test_the_join_decomposes_into_four_pairs(problem: Problem) -> None:
     joins = resolve(problem)
     ids = problem.sources.ids.to_pylist()
     assert [(ids[a], ids[b]) for a, b in zip(joins.left, joins.right, strict=True)] == [
-        ("t1", "w1"), ("t2", "w1"), ("t3", "w2"), ("t4", "w2")
+        ("t1", "w1"),
+        ("t2", "w1"),
+        ("t3", "w2"),
+        ("t4", "w2"),
     ]
 
 
@@ -171,8 +179,13 @@ def test_end_to_end_latencies_of_the_plan(problem: Problem, plan: Plan) -> None:
     assert metrics.overloaded == 0
 
 
-@pytest.mark.parametrize("embedding", [{"embedding": "stress", "dimensions": 3, "heights": True},
-                                       {"embedding": "vivaldi", "dimensions": 2, "heights": False}])
+@pytest.mark.parametrize(
+    "embedding",
+    [
+        {"embedding": "stress", "dimensions": 3, "heights": True},
+        {"embedding": "vivaldi", "dimensions": 2, "heights": False},
+    ],
+)
 def test_other_embeddings_give_the_same_plan(embedding: dict[str, object]) -> None:
     other = load(FOLDER / "scenario.yaml", embedding)
     found = optimize(other.problem, other.options)

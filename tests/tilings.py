@@ -45,5 +45,14 @@ def sub_joins(left: np.ndarray, right: np.ndarray, sources: int) -> SubJoins:
     n = len(left)
     zero = np.zeros(n, np.int32)
     rate = np.ones(sources)
-    return SubJoins(zero, left.astype(np.int32), right.astype(np.int32), zero, zero, zero,
-                    rate[left], rate[right], np.full(n, np.nan))
+    return SubJoins(
+        zero,
+        left.astype(np.int32),
+        right.astype(np.int32),
+        zero,
+        zero,
+        zero,
+        rate[left],
+        rate[right],
+        np.full(n, np.nan),
+    )

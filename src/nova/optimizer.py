@@ -43,7 +43,10 @@ def optimize(problem: Problem, options: Options = Options(), observe: Observer |
     loads = node_loads(joins, assignment.replicas, len(problem.nodes))
     above = loads > np.minimum(problem.nodes.capacity, problem.nodes.bandwidth) * (1 + SLACK)
     plan = Plan(
-        joins, assignment.replicas, space, options,
+        joins,
+        assignment.replicas,
+        space,
+        options,
         overloaded=np.flatnonzero(above).astype(np.int32) if options.allow_overload else np.empty(0, np.int32),
         digest=problem.digest,
         summary=_summary(problem, joins, assignment, loads),

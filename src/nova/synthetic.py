@@ -85,7 +85,9 @@ def draw(
         streams=("left", "right"),
         sources=Sources(
             pa.concat_arrays([numbered_ids(joins, "l"), numbered_ids(joins, "r")]),
-            side, source_nodes.astype(np.int32), rate,
+            side,
+            source_nodes.astype(np.int32),
+            rate,
         ),
         queries=(Query("join", 0, 1, int(sink), Pairs(rows, rows + np.int32(joins), output)),),
     )

@@ -10,8 +10,17 @@ from builders import invoke, invoke_json
 def test_json_has_every_approach(scenario_file):
     figures = invoke_json("compare", scenario_file, "--duration", 5)
     rows = {row["approach"]: row for row in figures["approaches"]}
-    assert list(rows) == ["nova-window", "nova-grid", "nova-paper", "sink", "source", "top-c", "tree", "cl-sf",
-                          "cl-tree-sf"]
+    assert list(rows) == [
+        "nova-window",
+        "nova-grid",
+        "nova-paper",
+        "sink",
+        "source",
+        "top-c",
+        "tree",
+        "cl-sf",
+        "cl-tree-sf",
+    ]
     assert rows["sink"]["delta_mean_ms"] == pytest.approx(0.0, abs=1e-9)
     assert rows["nova-grid"]["overloaded"] == 0
     assert rows["sink"]["overloaded"] == 1

@@ -16,10 +16,23 @@ pytestmark = pytest.mark.spark
 def test_each_site_gets_its_share_its_configuration_and_its_command(tmp_path: Path) -> None:
     loaded, plan = scenario(tmp_path / "s", file_inputs(tmp_path / "s", *tables(10), 1))
     plan.write(tmp_path / "plan", loaded.problem)
-    told = invoke_json("deploy", tmp_path / "s" / "scenario.yaml", tmp_path / "plan", "-o", tmp_path / "sites",
-                       "--exchange", tmp_path / "exchange", "--lateness", "3s")
+    told = invoke_json(
+        "deploy",
+        tmp_path / "s" / "scenario.yaml",
+        tmp_path / "plan",
+        "-o",
+        tmp_path / "sites",
+        "--exchange",
+        tmp_path / "exchange",
+        "--lateness",
+        "3s",
+    )
     assert {site["site"]: (site["sources"], site["replicas"], site["collects"]) for site in told["sites"]} == {
-        "edge1": (2, 0, []), "edge2": (2, 0, []), "fog": (0, 2, []), "hq": (0, 0, ["climate"])}
+        "edge1": (2, 0, []),
+        "edge2": (2, 0, []),
+        "fog": (0, 2, []),
+        "hq": (0, 0, ["climate"]),
+    }
     assert Path(told["exchange"]).parent == tmp_path / "exchange"
     for site in told["sites"]:
         folder = tmp_path / "sites" / site["site"]

@@ -21,12 +21,16 @@ def scenario(folder: Path, n: int = 40, m: int | None = 10) -> Path:
     ids = ["edge1", "edge2", "hq", *(f"n{k}" for k in range(3, n))]
     document: dict[str, Any] = {**SMALL, "nodes": "nodes.csv", "latency": "rtt.csv"}
     return write_scenario(
-        folder, document,
+        folder,
+        document,
         nodes=[["id", "capacity"], *([name, 100] for name in ids)],
-        rtt=[["from", "to", "rtt_ms"], *(
-            [ids[a], ids[b], f"{rtt:.6f}"]
-            for a, b, rtt in zip(latency.first, latency.second, latency.rtt_ms, strict=True)
-        )],
+        rtt=[
+            ["from", "to", "rtt_ms"],
+            *(
+                [ids[a], ids[b], f"{rtt:.6f}"]
+                for a, b, rtt in zip(latency.first, latency.second, latency.rtt_ms, strict=True)
+            ),
+        ],
     )
 
 
@@ -51,7 +55,8 @@ def test_the_file_serves_as_node_columns(tmp_path: Path) -> None:
     coords = pacsv.read_csv(tmp_path / "coords.csv").to_pylist()
     rows = [[*row.values(), 100] for row in coords]
     again = write_scenario(
-        tmp_path / "again", {**SMALL, "nodes": "nodes.csv", "latency": "../rtt.csv"},
+        tmp_path / "again",
+        {**SMALL, "nodes": "nodes.csv", "latency": "../rtt.csv"},
         nodes=[[*coords[0], "capacity"], *rows],
     )
     figures = invoke_json("embed", again)
@@ -62,8 +67,19 @@ def test_the_file_serves_as_node_columns(tmp_path: Path) -> None:
 def test_options_reach_the_embedding(tmp_path: Path) -> None:
     path = scenario(tmp_path, m=None)
     figures = invoke_json(
-        "embed", path, "-o", tmp_path / "coords.parquet",
-        "--method", "vivaldi", "--dimensions", 4, "--neighbours", 12, "--seed", 3, "--no-heights",
+        "embed",
+        path,
+        "-o",
+        tmp_path / "coords.parquet",
+        "--method",
+        "vivaldi",
+        "--dimensions",
+        4,
+        "--neighbours",
+        12,
+        "--seed",
+        3,
+        "--no-heights",
     )
     assert (figures["method"], figures["dimensions"], figures["neighbours"], figures["seed"]) == ("vivaldi", 4, 12, 3)
     assert figures["heldout"] == "unused"
@@ -95,12 +111,15 @@ def test_given_coordinates_without_latencies_have_no_figures(scenario_file: Path
     assert "nothing tells how accurate" in invoke("embed", scenario_file).stdout
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (("-o", "coords.txt"), "coords.txt"),
-    (("--method", "isomap"), "isomap"),
-    (("--dimensions", "0"), "dimensions"),
-    (("--neighbours", "0"), "neighbours"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-o", "coords.txt"), "coords.txt"),
+        (("--method", "isomap"), "isomap"),
+        (("--dimensions", "0"), "dimensions"),
+        (("--neighbours", "0"), "neighbours"),
+    ],
+)
 def test_wrong_wishes_are_refused(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     result = invoke("embed", scenario(tmp_path), *arguments)
     assert result.exit_code == 2

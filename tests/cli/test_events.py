@@ -47,7 +47,9 @@ def test_apply_log_replay(state: Path, tmp_path: Path) -> None:
     events = write_events(tmp_path, rate(10), [rate(20), {"event": "node_removed", "node": "fog"}], rate(30))
     *steps, end = told(state, events, "--client", "ops")
     assert [(step["line"], step["sequence"], step["repeated"]) for step in steps] == [
-        (1, 1, False), (2, 2, False), (3, 3, False)
+        (1, 1, False),
+        (2, 2, False),
+        (3, 3, False),
     ]
     assert any(step["changes"] for step in steps)
     assert end == {"steps": 3, "repeated": 0, "sequence": 3, "plan": str(state / "current/plan"), "waiting": 0}
@@ -58,7 +60,10 @@ def test_apply_log_replay(state: Path, tmp_path: Path) -> None:
     assert [step["repeated"] for step in steps] == [True, True, True, False]
     log = invoke_json("events", "log", state)
     assert [(row["sequence"], row["client"], row["number"], len(row["events"])) for row in log] == [
-        (1, "ops", 1, 1), (2, "ops", 2, 2), (3, "ops", 3, 1), (4, "ops", 4, 1)
+        (1, "ops", 1, 1),
+        (2, "ops", 2, 2),
+        (3, "ops", 3, 1),
+        (4, "ops", 4, 1),
     ]
     assert log[3]["events"] == [rate(40.0)]
     assert [row["sequence"] for row in invoke_json("events", "log", state, "--from", 3)] == [3, 4]
@@ -154,8 +159,17 @@ def test_a_damaged_tail_is_reported_and_cut(state: Path, tmp_path: Path) -> None
 def test_a_real_command_killed_while_it_works(state: Path, tmp_path: Path) -> None:
     """Lines go in until some are acknowledged; then SIGKILL; then the same lines again."""
     lines = [json.dumps(rate(5 + number % 7)) + "\n" for number in range(400)]
-    command = [sys.executable, "-c", "from nova.cli import main; main()", "events", "apply", str(state), "--json",
-               "--client", "ops"]
+    command = [
+        sys.executable,
+        "-c",
+        "from nova.cli import main; main()",
+        "events",
+        "apply",
+        str(state),
+        "--json",
+        "--client",
+        "ops",
+    ]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None

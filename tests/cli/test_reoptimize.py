@@ -14,10 +14,14 @@ REMOVED = {"event": "node_removed", "node": "fog", "time": "2026-01-01T00:00:00.
 
 
 def test_changes_and_the_plan_afterwards(planned: tuple[Path, Path], tmp_path: Path) -> None:
-    events = write_events(tmp_path, REMOVED, [
-        {"event": "rate_changed", "stream": "pressure", "source": "p1", "rate": 5},
-        {"event": "node_added", "node": "fog2", "capacity": "inf", "coordinates": [8, 8]},
-    ])
+    events = write_events(
+        tmp_path,
+        REMOVED,
+        [
+            {"event": "rate_changed", "stream": "pressure", "source": "p1", "rate": 5},
+            {"event": "node_added", "node": "fog2", "capacity": "inf", "coordinates": [8, 8]},
+        ],
+    )
     output = tmp_path / "plan2"
     told = invoke_json("reoptimize", *planned, "--events", events, "-o", output)
     assert [step["line"] for step in told["steps"]] == [1, 2]
@@ -50,11 +54,14 @@ def test_changes_as_a_table(planned: tuple[Path, Path], tmp_path: Path) -> None:
     assert "nothing changes" in result.stdout
 
 
-@pytest.mark.parametrize(("line", "words"), [
-    ('{"event": "node_removed"', "events.jsonl, row 2: not JSON"),
-    ({"event": "node_removed", "node": "fgo"}, "events.jsonl, row 2, field node: no such node"),
-    ({"event": "rate_changed", "stream": "pressure", "source": "p1", "rate": -1}, "row 2, field rate: a rate is"),
-])
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"event": "node_removed"', "events.jsonl, row 2: not JSON"),
+        ({"event": "node_removed", "node": "fgo"}, "events.jsonl, row 2, field node: no such node"),
+        ({"event": "rate_changed", "stream": "pressure", "source": "p1", "rate": -1}, "row 2, field rate: a rate is"),
+    ],
+)
 def test_a_wrong_event_is_named_and_nothing_is_written(
     planned: tuple[Path, Path], tmp_path: Path, line: Any, words: str
 ) -> None:
@@ -80,16 +87,20 @@ def test_what_cannot_be_read_is_named(planned: tuple[Path, Path], tmp_path: Path
 
 
 def test_what_no_longer_fits_is_said(planned: tuple[Path, Path], tmp_path: Path) -> None:
-    events = write_events(tmp_path, [{"event": "node_removed", "node": node} for node in ("fog", "cloud")], {
-        "event": "capacity_changed", "node": "edge1", "capacity": 1
-    })
+    events = write_events(
+        tmp_path,
+        [{"event": "node_removed", "node": node} for node in ("fog", "cloud")],
+        {"event": "capacity_changed", "node": "edge1", "capacity": 1},
+    )
     result = invoke("reoptimize", *planned, "--events", events, "-o", tmp_path / "plan2")
     assert result.exit_code == 0
     assert "sub-joins do not run, among them climate: " in result.stderr
     # with nobody left that could host anything there is no plan to write a scenario for
-    events = write_events(tmp_path, [{"event": "node_removed", "node": node} for node in ("fog", "cloud")], [
-        {"event": "capacity_changed", "node": node, "capacity": 0} for node in ("edge1", "edge2")
-    ])
+    events = write_events(
+        tmp_path,
+        [{"event": "node_removed", "node": node} for node in ("fog", "cloud")],
+        [{"event": "capacity_changed", "node": node, "capacity": 0} for node in ("edge1", "edge2")],
+    )
     told = invoke("reoptimize", *planned, "--events", events, "-o", tmp_path / "plan3", "--json")
     assert told.exit_code == 0
     assert json.loads(told.stdout)["scenario"] is None
@@ -100,9 +111,12 @@ def test_options_of_stability_count(planned: tuple[Path, Path], tmp_path: Path) 
     """A better host appears: with a high price on moving, nothing moves."""
     events = write_events(tmp_path, {"event": "node_added", "node": "close", "capacity": 1000, "coordinates": [12, 12]})
     moves = [
-        sum(len(step["changes"]) for step in invoke_json(
-            "reoptimize", *planned, "-e", events, "-o", tmp_path / "plan2", "--migration-ms", price
-        )["steps"])
+        sum(
+            len(step["changes"])
+            for step in invoke_json(
+                "reoptimize", *planned, "-e", events, "-o", tmp_path / "plan2", "--migration-ms", price
+            )["steps"]
+        )
         for price in (0, 1e6)
     ]
     assert moves[0] > 0

@@ -41,8 +41,15 @@ def watched(*arguments: object) -> tuple[subprocess.CompletedProcess[str], str]:
     reader.start()
     environment = {**os.environ, "COLUMNS": "140", "TERM": "xterm"}
     try:
-        done = subprocess.run([*COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=theirs, text=True,
-                              timeout=400, check=False, env=environment)
+        done = subprocess.run(
+            [*COMMAND, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            text=True,
+            timeout=400,
+            check=False,
+            env=environment,
+        )
     finally:
         os.close(theirs)
         reader.join()
@@ -53,8 +60,10 @@ def watched(*arguments: object) -> tuple[subprocess.CompletedProcess[str], str]:
 def generated(folder: Path, seconds: int) -> Path:
     """SMALL with made-up sensors at 25 tuples/s each."""
     options = {"seed": 3, "length": f"{seconds}s", "start_ms": START_MS}
-    streams = {name: {**stream, "input": {"format": "generator", "options": options}}
-               for name, stream in SMALL["streams"].items()}
+    streams = {
+        name: {**stream, "input": {"format": "generator", "options": options}}
+        for name, stream in SMALL["streams"].items()
+    }
     return write_scenario(folder, {**SMALL, "streams": streams})
 
 
@@ -89,8 +98,21 @@ def test_a_run_to_the_end_of_its_input_tells_everything(tmp_path: Path) -> None:
 def test_overload_is_visible_with_emulated_hosts(tmp_path: Path) -> None:
     """Two joins of 50 tuples/s each at a sink that can take 20: results come complete, and hosts would fall behind."""
     scenario = generated(tmp_path / "s", 10)
-    report = reported(nova("run", scenario, "-o", tmp_path / "run", "--approach", "sink", "--until-end", "--speed", 10,
-                           "--emulate", "--json"))
+    report = reported(
+        nova(
+            "run",
+            scenario,
+            "-o",
+            tmp_path / "run",
+            "--approach",
+            "sink",
+            "--until-end",
+            "--speed",
+            10,
+            "--emulate",
+            "--json",
+        )
+    )
     assert report["results"] == 2 * 10 * 25 * 25
     told, predicted = report["emulation"], report["emulation"]["predicted"]
     assert told["tuples"]["backlog"] == pytest.approx(80 * 10, rel=0.05)

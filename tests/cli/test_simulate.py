@@ -24,9 +24,7 @@ def plan_folder(scenario_file: Path) -> Path:
     assert problem.nodes.coordinates is not None
     space = CostSpace(problem.nodes.coordinates, np.zeros(len(problem.nodes)))
     replicas = Replicas.whole(np.arange(2), np.array([2, 2]))
-    return Plan(joins, replicas, space, digest=problem.digest).write(
-        scenario_file.parent / "plan", problem
-    )
+    return Plan(joins, replicas, space, digest=problem.digest).write(scenario_file.parent / "plan", problem)
 
 
 def test_json_holds_latency_throughput_and_backlog(scenario_file, plan_folder):

@@ -34,12 +34,15 @@ def with_rules(seed: int = 0) -> Problem:
     first = problem.queries[0]
     n = len(problem.sources) // 2
     codes = (np.arange(n) % 5).astype(np.int32)
-    return replace(problem, queries=(
-        first,
-        Query("region", 0, 1, first.sink, Equal("region", codes, codes[::-1].copy())),
-        Query("all", 1, 0, int(problem.sources.node[0]), Dense(), 5000.0),
-        Query("long", 0, 1, first.sink, Equal("site", codes, codes), 3_600_000.0),
-    ))
+    return replace(
+        problem,
+        queries=(
+            first,
+            Query("region", 0, 1, first.sink, Equal("region", codes, codes[::-1].copy())),
+            Query("all", 1, 0, int(problem.sources.node[0]), Dense(), 5000.0),
+            Query("long", 0, 1, first.sink, Equal("site", codes, codes), 3_600_000.0),
+        ),
+    )
 
 
 def with_measurements(problem: Problem) -> Problem:
@@ -50,9 +53,7 @@ def with_measurements(problem: Problem) -> Problem:
     first, second = np.triu_indices(len(at), 1)
     rtt = np.linalg.norm(at[first] - at[second], axis=1) * random.uniform(0.7, 1.6, len(first)) + 0.1
     known = random.random(len(first)) < 0.9
-    return replace(problem, latency=Latency(
-        first[known].astype(np.int32), second[known].astype(np.int32), rtt[known]
-    ))
+    return replace(problem, latency=Latency(first[known].astype(np.int32), second[known].astype(np.int32), rtt[known]))
 
 
 def placement(plan: Plan, problem: Problem) -> Placement:
@@ -60,10 +61,17 @@ def placement(plan: Plan, problem: Problem) -> Placement:
     found: Placement = {}
     for row in plan.table(problem).to_pylist():
         key = (row["query"], row["left_source"], row["right_source"])
-        found.setdefault(key, []).append((
-            row["node"], row["left_from"], row["left_to"], row["right_from"], row["right_to"], row["slice_from"],
-            row["slice_to"],
-        ))
+        found.setdefault(key, []).append(
+            (
+                row["node"],
+                row["left_from"],
+                row["left_to"],
+                row["right_from"],
+                row["right_to"],
+                row["slice_from"],
+                row["slice_to"],
+            )
+        )
     return {key: sorted(parts, key=str) for key, parts in sorted(found.items())}
 
 

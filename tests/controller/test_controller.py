@@ -131,10 +131,16 @@ def test_capacity_lost_sends_replicas_elsewhere(running):
 
 
 def test_a_source_comes_with_the_joins_its_rules_say(ruled):
-    changes = ruled.handle(SourceAdded(
-        stream="left", source="new", node=ruled.names.nodes[3], rate=2.0, attributes={"region": "3", "site": "none"},
-        partners={"join": ("r1",)},
-    ))
+    changes = ruled.handle(
+        SourceAdded(
+            stream="left",
+            source="new",
+            node=ruled.names.nodes[3],
+            rate=2.0,
+            attributes={"region": "3", "site": "none"},
+            partners={"join": ("r1",)},
+        )
+    )
     keeps_its_promises(ruled)
     plan, problem = ruled.plan(), ruled.problem()
     pairs = {
@@ -244,27 +250,30 @@ def test_changes_hold_from_the_next_window(running):
     assert {(c.from_window, c.from_ms) for c in changes} == {(None, None)}
 
 
-@pytest.mark.parametrize(("event", "field", "says"), [
-    (NodeRemoved(node="nobody"), "node", "no such node"),
-    (NodeAdded(node="n0", capacity=1.0, coordinates=(0.0, 0.0)), "node", "already"),
-    (NodeAdded(node="n", capacity=-1.0, coordinates=(0.0, 0.0)), "capacity", "≥ 0"),
-    (NodeAdded(node="n", capacity=math.nan, coordinates=(0.0, 0.0)), "capacity", "≥ 0"),
-    (NodeAdded(node="n", capacity=1.0, coordinates=(0.0, math.nan)), "coordinates", "finite"),
-    (NodeAdded(node="n", capacity=1.0, coordinates=(0.0,)), "coordinates", "2 numbers"),
-    (NodeAdded(node="n", capacity=1.0), "coordinates", "either"),
-    (NodeAdded(node="n", capacity=1.0, rtts={"nobody": 1.0}), "rtts.nobody", "no such node"),
-    (RateChanged(stream="left", source="nobody", rate=1.0), "source", "no such source"),
-    (RateChanged(stream="middle", source="l0", rate=1.0), "stream", "no such stream"),
-    (RateChanged(stream="left", source="l0", rate=math.inf), "rate", "finite"),
-    (RateChanged(stream="left", source="l0", rate=-2.0), "rate", "≥ 0"),
-    (CapacityChanged(node="n0", bandwidth=math.nan), "bandwidth", "≥ 0"),
-    (LatencyMeasured(from_node="n0", to_node="n0", rtt_ms=1.0), "to", "itself"),
-    (LatencyMeasured(from_node="n0", to_node="n1", rtt_ms=0.0), "rtt_ms", "never 0"),
-    (PairAllowed(query="nothing", left="l0", right="r0"), "query", "no such query"),
-    (QueryAdded(query="join", left="left", right="right", sink="n0"), "query", "already"),
-    (QueryRemoved(query="nothing"), "query", "no such query"),
-    (SinkMoved(query="join", sink="nobody"), "sink", "no such node"),
-])
+@pytest.mark.parametrize(
+    ("event", "field", "says"),
+    [
+        (NodeRemoved(node="nobody"), "node", "no such node"),
+        (NodeAdded(node="n0", capacity=1.0, coordinates=(0.0, 0.0)), "node", "already"),
+        (NodeAdded(node="n", capacity=-1.0, coordinates=(0.0, 0.0)), "capacity", "≥ 0"),
+        (NodeAdded(node="n", capacity=math.nan, coordinates=(0.0, 0.0)), "capacity", "≥ 0"),
+        (NodeAdded(node="n", capacity=1.0, coordinates=(0.0, math.nan)), "coordinates", "finite"),
+        (NodeAdded(node="n", capacity=1.0, coordinates=(0.0,)), "coordinates", "2 numbers"),
+        (NodeAdded(node="n", capacity=1.0), "coordinates", "either"),
+        (NodeAdded(node="n", capacity=1.0, rtts={"nobody": 1.0}), "rtts.nobody", "no such node"),
+        (RateChanged(stream="left", source="nobody", rate=1.0), "source", "no such source"),
+        (RateChanged(stream="middle", source="l0", rate=1.0), "stream", "no such stream"),
+        (RateChanged(stream="left", source="l0", rate=math.inf), "rate", "finite"),
+        (RateChanged(stream="left", source="l0", rate=-2.0), "rate", "≥ 0"),
+        (CapacityChanged(node="n0", bandwidth=math.nan), "bandwidth", "≥ 0"),
+        (LatencyMeasured(from_node="n0", to_node="n0", rtt_ms=1.0), "to", "itself"),
+        (LatencyMeasured(from_node="n0", to_node="n1", rtt_ms=0.0), "rtt_ms", "never 0"),
+        (PairAllowed(query="nothing", left="l0", right="r0"), "query", "no such query"),
+        (QueryAdded(query="join", left="left", right="right", sink="n0"), "query", "already"),
+        (QueryRemoved(query="nothing"), "query", "no such query"),
+        (SinkMoved(query="join", sink="nobody"), "sink", "no such node"),
+    ],
+)
 def test_a_bad_event_is_refused_with_its_number_and_field_and_leaves_no_trace(running, event, field, says):
     before, problem = now(running), running.problem()
     good = CapacityChanged(node=busiest(running), capacity=0.0)

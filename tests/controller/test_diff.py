@@ -26,13 +26,18 @@ def replicas(*rows: Row, left: float = 30.0, right: float = 10.0) -> pa.Table:
     """A replica table of one query: (left source, right source, node, shares); all sources have the same rates."""
     boxes = np.array([row[3] for row in rows]).reshape(len(rows), 6)
     part = boxes[:, 1::2] - boxes[:, ::2]
-    return pa.table({
-        "query": pa.array(["q"] * len(rows), pa.string()),
-        **{name: pa.array([row[i] for row in rows], pa.string())
-           for i, name in enumerate(("left_source", "right_source", "node"))},
-        **{name: boxes[:, i] for i, name in enumerate(SHARES)},
-        "left_rate": left * part[:, 0] * part[:, 2], "right_rate": right * part[:, 1] * part[:, 2],
-    })
+    return pa.table(
+        {
+            "query": pa.array(["q"] * len(rows), pa.string()),
+            **{
+                name: pa.array([row[i] for row in rows], pa.string())
+                for i, name in enumerate(("left_source", "right_source", "node"))
+            },
+            **{name: boxes[:, i] for i, name in enumerate(SHARES)},
+            "left_rate": left * part[:, 0] * part[:, 2],
+            "right_rate": right * part[:, 1] * part[:, 2],
+        }
+    )
 
 
 def counts(found: Diff) -> tuple[int, int, int, int, int]:
@@ -113,8 +118,11 @@ def test_what_is_told_leads_from_one_plan_to_the_other(first: int, second: int) 
         problem = draw(40, level=4, seed=seed % 2, load=0.2 + 0.05 * (seed // 2))
         tables.append(optimize(problem, options).table(problem))
     rows = [
-        {(r["query"], r["left_source"], r["right_source"], r["node"], *(r[name] for name in SHARES))
-         for r in table.to_pylist()} for table in tables
+        {
+            (r["query"], r["left_source"], r["right_source"], r["node"], *(r[name] for name in SHARES))
+            for r in table.to_pylist()
+        }
+        for table in tables
     ]
     found = diff(*tables)
     now = set(rows[0])

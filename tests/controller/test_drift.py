@@ -40,9 +40,9 @@ def test_a_plan_on_the_wrong_hosts_would_gain_what_it_costs_more(objective: str)
         evaluate(problem, bad).latency_mean_ms - evaluate(problem, fresh).latency_mean_ms
     )
     assert found.gain == pytest.approx(found.gain_ms / evaluate(problem, bad).latency_mean_ms)
-    assert found.moves.count("moved") == found.moves.sub_joins_changed == int(np.count_nonzero(
-        fresh.replicas.node != far
-    ))
+    assert (
+        found.moves.count("moved") == found.moves.sub_joins_changed == int(np.count_nonzero(fresh.replicas.node != far))
+    )
     figures = found.as_dict()
     assert figures["moves"]["moved_tuples_per_s"] > 0
     assert "changes" not in figures["moves"]

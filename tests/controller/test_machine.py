@@ -43,11 +43,22 @@ class Running(RuleBasedStateMachine):
 
     @initialize(
         seed=st.integers(0, 3),
-        options=st.sampled_from([
-            {}, {"partition": "grid"}, {"partition": "window"}, {"max_replicas": 2}, {"bandwidth_budget": 60.0},
-            {"c_min": 5.0}, {"objective": "paper"}, {"utilisation": 0.8}, {"sigma": 0.4}, {"allow_overload": True},
-            {"partition": "window", "max_replicas": 3}, {"partition": "window", "bandwidth_budget": 40.0},
-        ]),
+        options=st.sampled_from(
+            [
+                {},
+                {"partition": "grid"},
+                {"partition": "window"},
+                {"max_replicas": 2},
+                {"bandwidth_budget": 60.0},
+                {"c_min": 5.0},
+                {"objective": "paper"},
+                {"utilisation": 0.8},
+                {"sigma": 0.4},
+                {"allow_overload": True},
+                {"partition": "window", "max_replicas": 3},
+                {"partition": "window", "bandwidth_budget": 40.0},
+            ]
+        ),
         measured=st.booleans(),
     )
     def start(self, seed: int, options: dict[str, Any], measured: bool) -> None:
@@ -89,9 +100,7 @@ class Running(RuleBasedStateMachine):
             self.happen(*[NodeRemoved(node=name) for name in gone])
 
     @rule(data=st.data(), at=place, capacity=amount, rate=amount)
-    def much_at_once(
-        self, data: st.DataObject, at: tuple[float, float], capacity: float, rate: float
-    ) -> None:
+    def much_at_once(self, data: st.DataObject, at: tuple[float, float], capacity: float, rate: float) -> None:
         """A node is replaced by another, on which a new source begins, while others change."""
         names = self.running.names
         if len(names.node_rows) > 8 and names.source_rows[0]:
@@ -100,7 +109,8 @@ class Running(RuleBasedStateMachine):
             )
             new = self.fresh("n")
             self.happen(
-                CapacityChanged(node=other, capacity=capacity), NodeRemoved(node=gone),
+                CapacityChanged(node=other, capacity=capacity),
+                NodeRemoved(node=gone),
                 NodeAdded(node=new, capacity=capacity, coordinates=at),
                 SourceAdded(stream="left", source=self.fresh("s"), node=new, rate=rate, attributes={"region": "3"}),
                 NodeMoved(node=other, coordinates=at),
@@ -126,10 +136,16 @@ class Running(RuleBasedStateMachine):
         names = self.running.names
         others = sorted(names.source_rows[1 - side])
         partners = {"join": tuple(others[:2])} if "join" in names.query_rows and others else None
-        self.happen(SourceAdded(
-            stream=names.streams[side], source=self.fresh("s"), node=self.pick(data, names.node_rows), rate=rate,
-            attributes={"region": region}, partners=partners,
-        ))
+        self.happen(
+            SourceAdded(
+                stream=names.streams[side],
+                source=self.fresh("s"),
+                node=self.pick(data, names.node_rows),
+                rate=rate,
+                attributes={"region": region},
+                partners=partners,
+            )
+        )
 
     def some_source(self, data: st.DataObject) -> tuple[str, str] | None:
         side = data.draw(st.integers(0, 1))
@@ -166,10 +182,16 @@ class Running(RuleBasedStateMachine):
         names = self.running.names
         if on is not None and "region" not in names.query_rows:
             on = None
-        self.happen(QueryAdded(
-            query=self.fresh("q"), left="right", right="left", sink=self.pick(data, names.node_rows), on=on,
-            window_ms=window,
-        ))
+        self.happen(
+            QueryAdded(
+                query=self.fresh("q"),
+                left="right",
+                right="left",
+                sink=self.pick(data, names.node_rows),
+                on=on,
+                window_ms=window,
+            )
+        )
 
     @rule(data=st.data())
     def query_removed(self, data: st.DataObject) -> None:

@@ -70,7 +70,8 @@ def come_and_go(draw_from: st.DrawFn, running: Controller) -> tuple[Event, Event
                     query="join", left=left, right=right
                 )
             return (
-                PairAllowed(query="join", left=left, right=right), PairWithdrawn(query="join", left=left, right=right)
+                PairAllowed(query="join", left=left, right=right),
+                PairWithdrawn(query="join", left=left, right=right),
             )
 
 
@@ -107,9 +108,9 @@ def two_sites(seed: int) -> Problem:
     n, m = len(here.nodes), len(here.sources)
     both = (here, there)
     nodes, sources = (
-        pa.array([
-            f"{site}-{name}" for site, p in zip("ab", both, strict=True) for name in getattr(p, of).ids.to_pylist()
-        ])
+        pa.array(
+            [f"{site}-{name}" for site, p in zip("ab", both, strict=True) for name in getattr(p, of).ids.to_pylist()]
+        )
         for of in ("nodes", "sources")
     )
     return Problem(
@@ -126,10 +127,17 @@ def two_sites(seed: int) -> Problem:
             np.concatenate([p.sources.rate for p in both]),
         ),
         queries=tuple(
-            Query(f"{site}-join", 0, 1, p.queries[0].sink + shift, Pairs(
-                (p.queries[0].matrix.left + rows).astype(np.int32),
-                (p.queries[0].matrix.right + rows).astype(np.int32), p.queries[0].matrix.output_rate,
-            ))
+            Query(
+                f"{site}-join",
+                0,
+                1,
+                p.queries[0].sink + shift,
+                Pairs(
+                    (p.queries[0].matrix.left + rows).astype(np.int32),
+                    (p.queries[0].matrix.right + rows).astype(np.int32),
+                    p.queries[0].matrix.output_rate,
+                ),
+            )
             for site, p, shift, rows in (("a", here, 0, 0), ("b", there, n, m))
         ),
     )

@@ -37,9 +37,11 @@ def test_stress_is_no_worse_than_scikit_learns() -> None:
     rtt = matrix[first, second]
     space = CostSpace(*mds.solve(15, first.astype(np.int32), second.astype(np.int32), rtt, dimensions=2))
     theirs, _ = smacof(matrix, n_components=2, n_init=1, init=space.coordinates * 1.3, random_state=0, metric=True)
+
     def stress(x: np.ndarray) -> float:
         away = np.linalg.norm(x[first] - x[second], axis=1)
         return float(((away - rtt) ** 2 / rtt).sum())
+
     assert stress(space.coordinates) <= 1.02 * stress(theirs)
 
 

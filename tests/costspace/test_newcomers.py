@@ -79,13 +79,16 @@ def test_a_single_measurement_is_met() -> None:
     assert float(np.linalg.norm(coordinate - space.coordinates[4])) == pytest.approx(25.0, rel=1e-3)
 
 
-@pytest.mark.parametrize(("to", "rtts", "message"), [
-    ([0, 1], [1.0], "one shape"),
-    ([0, 99], [1.0, 1.0], "below 9"),
-    ([0, 1], [1.0, 0.0], "positive"),
-    ([0, 1], [1.0, math.nan], "positive"),
-    ([-1, -1], [1.0, 1.0], "no measurement"),
-])
+@pytest.mark.parametrize(
+    ("to", "rtts", "message"),
+    [
+        ([0, 1], [1.0], "one shape"),
+        ([0, 99], [1.0, 1.0], "below 9"),
+        ([0, 1], [1.0, 0.0], "positive"),
+        ([0, 1], [1.0, math.nan], "positive"),
+        ([-1, -1], [1.0, 1.0], "no measurement"),
+    ],
+)
 def test_wrong_measurements_are_refused(to: list[int], rtts: list[float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         embed_new(phantom.grid(3), to, rtts)

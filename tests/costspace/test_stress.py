@@ -32,18 +32,21 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize(("name", "m", "noise", "median", "p90"), [
-    ("line", None, 0.0, 1e-4, 1e-3),
-    ("grid", None, 0.0, 1e-9, 1e-9),
-    ("clusters", None, 0.0, 1e-9, 1e-9),
-    ("scattered", None, 0.0, 1e-5, 1e-4),
-    ("line", 12, 0.0, 0.001, 0.005),
-    ("grid", 12, 0.0, 1e-9, 1e-9),
-    ("clusters", 12, 0.0, 1e-9, 1e-9),
-    ("scattered", 16, 0.0, 0.003, 0.015),
-    ("grid", 12, 0.05, 0.02, 0.07),
-    ("scattered", 16, 0.05, 0.03, 0.08),
-])
+@pytest.mark.parametrize(
+    ("name", "m", "noise", "median", "p90"),
+    [
+        ("line", None, 0.0, 1e-4, 1e-3),
+        ("grid", None, 0.0, 1e-9, 1e-9),
+        ("clusters", None, 0.0, 1e-9, 1e-9),
+        ("scattered", None, 0.0, 1e-5, 1e-4),
+        ("line", 12, 0.0, 0.001, 0.005),
+        ("grid", 12, 0.0, 1e-9, 1e-9),
+        ("clusters", 12, 0.0, 1e-9, 1e-9),
+        ("scattered", 16, 0.0, 0.003, 0.015),
+        ("grid", 12, 0.05, 0.02, 0.07),
+        ("scattered", 16, 0.05, 0.03, 0.08),
+    ],
+)
 def test_known_layouts_are_found_within_budget(
     name: str, m: int | None, noise: float, median: float, p90: float
 ) -> None:
@@ -167,12 +170,15 @@ def test_no_measurements_lead_out_of_finite_numbers(
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize(("data", "m", "near", "budget"), [
-    (latencies.ripe_atlas, 20, 0.0, 0.085),
-    (latencies.ripe_atlas, 20, 0.25, 0.09),
-    (latencies.planetlab, 32, 0.0, 0.07),
-    (latencies.planetlab, 32, 0.25, 0.075),
-])
+@pytest.mark.parametrize(
+    ("data", "m", "near", "budget"),
+    [
+        (latencies.ripe_atlas, 20, 0.0, 0.085),
+        (latencies.ripe_atlas, 20, 0.25, 0.09),
+        (latencies.planetlab, 32, 0.0, 0.07),
+        (latencies.planetlab, 32, 0.25, 0.075),
+    ],
+)
 def test_heldout_error_on_real_latencies(shared, data, m: int, near: float, budget: float) -> None:  # type: ignore[no-untyped-def]
     """The budgets of the issue are .09 and .08; what the solver reaches today is kept."""
     n, latency = data(shared)

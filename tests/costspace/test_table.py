@@ -15,9 +15,9 @@ from nova.model.errors import InvalidInput
 from nova.model.problem import numbered_ids
 
 
-@pytest.mark.parametrize(("dimensions", "names"), [
-    (2, ["x", "y"]), (3, ["x", "y", "z"]), (4, ["x0", "x1", "x2", "x3"])
-])
+@pytest.mark.parametrize(
+    ("dimensions", "names"), [(2, ["x", "y"]), (3, ["x", "y", "z"]), (4, ["x0", "x1", "x2", "x3"])]
+)
 def test_axes_are_those_of_a_scenario(dimensions: int, names: list[str]) -> None:
     assert axes(dimensions) == names
     table = coordinate_table(numbered_ids(9), phantom.scattered(9, dimensions))

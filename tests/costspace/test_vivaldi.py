@@ -21,20 +21,31 @@ def median_error(space: CostSpace, truth: CostSpace) -> float:
     return float(np.median(np.abs(space.between(first, second) - real) / real))
 
 
-@pytest.mark.parametrize(("truth", "m", "noise", "dimensions", "heights", "budget"), [
-    (phantom.line(50), None, 0.0, 2, False, 0.02),
-    (phantom.grid(8), 12, 0.0, 2, False, 0.02),
-    (phantom.clusters(80), 16, 0.0, 2, False, 0.02),
-    (phantom.scattered(100), 16, 0.05, 3, True, 0.06),
-])
+@pytest.mark.parametrize(
+    ("truth", "m", "noise", "dimensions", "heights", "budget"),
+    [
+        (phantom.line(50), None, 0.0, 2, False, 0.02),
+        (phantom.grid(8), 12, 0.0, 2, False, 0.02),
+        (phantom.clusters(80), 16, 0.0, 2, False, 0.02),
+        (phantom.scattered(100), 16, 0.05, 3, True, 0.06),
+    ],
+)
 def test_known_layouts_are_found_within_budget(
     truth: CostSpace, m: int | None, noise: float, dimensions: int, heights: bool, budget: float
 ) -> None:
     for seed in range(3):
         latency = phantom.measured(truth, m, noise, seed)
-        space = CostSpace(*vivaldi.solve(
-            len(truth), latency.first, latency.second, latency.rtt_ms, dimensions=dimensions, heights=heights, seed=seed
-        ))
+        space = CostSpace(
+            *vivaldi.solve(
+                len(truth),
+                latency.first,
+                latency.second,
+                latency.rtt_ms,
+                dimensions=dimensions,
+                heights=heights,
+                seed=seed,
+            )
+        )
         assert median_error(space, truth) <= budget
 
 

@@ -38,8 +38,13 @@ def test_zeros_negatives_and_gaps_are_missing_and_the_diagonal_is_ignored() -> N
 
 def test_one_known_direction_is_enough_and_two_are_averaged() -> None:
     cleaned = clean(NAMES, full(AB=0, CD=14), Rules())
-    rtt = dict(zip(zip(cleaned.latencies[0].first, cleaned.latencies[0].second, strict=True),
-                   cleaned.latencies[0].rtt_ms, strict=True))
+    rtt = dict(
+        zip(
+            zip(cleaned.latencies[0].first, cleaned.latencies[0].second, strict=True),
+            cleaned.latencies[0].rtt_ms,
+            strict=True,
+        )
+    )
     assert rtt[(0, 1)] == 10.0
     assert rtt[(2, 3)] == 12.0
     assert touched(cleaned, "apart") == 1

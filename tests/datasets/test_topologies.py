@@ -72,7 +72,9 @@ def test_sensor_faults_are_dropped_and_counted(folder: Path) -> None:
     loaded = readings("nova-bmp280")
     assert loaded.dropped == 1
     assert loaded.table.to_pydict() == {
-        "sensor": [29791, 29791, 64394], "location": [16693, 16693, 50712], "time": [1, 2, 2],
+        "sensor": [29791, 29791, 64394],
+        "location": [16693, 16693, 50712],
+        "time": [1, 2, 2],
         "value": [13.75, 13.74, 9.0],
     }
 

@@ -83,11 +83,24 @@ def test_html_in_a_browser(tmp_path: Path, size: str) -> None:
     errors = "<script>window.onerror = e => document.documentElement.setAttribute('data-error', e)</script>"
     file.write_text(file.read_text(encoding="utf-8").replace("<head>", f"<head>{errors}"), encoding="utf-8")
     run = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,900",
-         f"--user-data-dir={tmp_path}", "--virtual-time-budget=10000", "--dump-dom", file.as_uri()],
-        capture_output=True, text=True, timeout=400, check=True, env={**os.environ, "HOME": str(tmp_path)},
+        [
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--window-size=1400,900",
+            f"--user-data-dir={tmp_path}",
+            "--virtual-time-budget=10000",
+            "--dump-dom",
+            file.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=True,
+        env={**os.environ, "HOME": str(tmp_path)},
     )
-    assert ' data-error=' not in run.stdout
+    assert " data-error=" not in run.stdout
     assert "main-svg" in run.stdout, "plotly drew nothing"
     marks = len(re.findall(r'<path class="point', run.stdout))
     assert marks > (10 if size == "few" else 2000)

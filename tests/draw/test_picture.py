@@ -22,8 +22,13 @@ def test_roles_loads_and_flows_of_the_hand_made_plan() -> None:
     assert picture.idle.tolist() == []
     assert picture.used[[3, 4]].tolist() == pytest.approx([0.3, 1.5])
     assert picture.overloaded.tolist() == [False, False, False, False, True, False]
-    into = dict(zip(zip(picture.inward.source.tolist(), picture.inward.target.tolist(), strict=True),
-                    picture.inward.tuples.tolist(), strict=True))
+    into = dict(
+        zip(
+            zip(picture.inward.source.tolist(), picture.inward.target.tolist(), strict=True),
+            picture.inward.tuples.tolist(),
+            strict=True,
+        )
+    )
     # x is sent to h2 for both sub-joins: 15 of it for a ⋈ x, 20 for b ⋈ x
     assert into == pytest.approx({(0, 3): 10, (1, 3): 20, (0, 4): 5, (1, 4): 35, (2, 4): 5})
     assert picture.few

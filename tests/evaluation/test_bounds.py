@@ -54,7 +54,9 @@ def small(seed: int, joins: int, hosts: int, spare: float = 2.0) -> tuple[Proble
         streams=("left", "right"),
         sources=Sources(
             pa.concat_arrays([numbered_ids(joins, "l"), numbered_ids(joins, "r")]),
-            np.repeat(np.array([0, 1], np.int32), joins), np.arange(2 * joins, dtype=np.int32), rate,
+            np.repeat(np.array([0, 1], np.int32), joins),
+            np.arange(2 * joins, dtype=np.int32),
+            rate,
         ),
         queries=tuple(Query(f"q{i}", 0, 1, n - 2 + i, matrix) for i, matrix in enumerate(matrices)),
     )
@@ -93,7 +95,9 @@ def test_no_feasible_plan_is_below_the_bound(seed: int, joins: int, hosts: int, 
     load = node_load(flows(plan), len(problem.nodes))
     roomy = Problem(
         Nodes(problem.nodes.ids, load, problem.nodes.bandwidth, problem.nodes.hosts, problem.nodes.coordinates),
-        problem.streams, problem.sources, problem.queries,
+        problem.streams,
+        problem.sources,
+        problem.queries,
     )
     cost = cost_of(plan, roomy, objective)
     for exact in (bounds.EXACT, 0):

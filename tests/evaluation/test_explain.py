@@ -57,9 +57,14 @@ def test_cuts_are_told_apart() -> None:
     assert cut.traffic == pytest.approx(30)
     # three boxes that are no grid: left half, and the right half in two
     boxes = Replicas(
-        np.array([0, 0, 0, 1], np.int32), np.array([3, 4, 3, 3], np.int32),
-        np.array([0, 0.5, 0.5, 0]), np.array([0.5, 1, 1, 1]), np.array([0, 0, 0.5, 0]), np.array([1, 0.5, 1, 1]),
-        np.zeros(4), np.ones(4),
+        np.array([0, 0, 0, 1], np.int32),
+        np.array([3, 4, 3, 3], np.int32),
+        np.array([0, 0.5, 0.5, 0]),
+        np.array([0.5, 1, 1, 1]),
+        np.array([0, 0, 0.5, 0]),
+        np.array([1, 0.5, 1, 1]),
+        np.zeros(4),
+        np.ones(4),
     )
     assert explainer(replicas=boxes).joins("a", "x")[0].cut == "boxes"
 
@@ -118,12 +123,13 @@ def test_why_a_join_was_cut() -> None:
 
 def test_measurements_rank_candidates_and_gaps_are_told() -> None:
     problem = handmade.problem()
-    pairs = [(handmade.LEFT, handmade.SECOND, 1.0), (handmade.RIGHT, handmade.SECOND, 1.0),
-             (handmade.SECOND, handmade.SINK, 1.0)]
+    pairs = [
+        (handmade.LEFT, handmade.SECOND, 1.0),
+        (handmade.RIGHT, handmade.SECOND, 1.0),
+        (handmade.SECOND, handmade.SINK, 1.0),
+    ]
     first, second, rtt = zip(*pairs, strict=True)
-    measured = replace(
-        problem, latency=Latency(np.array(first, np.int32), np.array(second, np.int32), np.array(rtt))
-    )
+    measured = replace(problem, latency=Latency(np.array(first, np.int32), np.array(second, np.int32), np.array(rtt)))
     (join,) = explainer(measured).joins("a", "x")
     best = join.candidates[0]
     assert (best.node, best.cost_ms, best.measured) == ("h2", 3.0, True)

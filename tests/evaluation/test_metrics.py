@@ -51,9 +51,7 @@ def test_boxes_on_one_host_share_their_input(problem: Problem, plan: Plan) -> No
 def test_latency_is_weighted_by_the_tuples_that_go_each_way(problem: Problem, plan: Plan) -> None:
     latency = source_latency(problem, plan, plan.space)
     # via h1: 3 to the host, 8 to the sink; via h2: 5 + 4 (from s1 and s2), b: 5 + 4
-    assert latency.weighted.tolist() == pytest.approx(
-        [(10 * 11 + 5 * 9) / 15, 9.0, (20 * 11 + 15 * 9 + 20 * 9) / 55]
-    )
+    assert latency.weighted.tolist() == pytest.approx([(10 * 11 + 5 * 9) / 15, 9.0, (20 * 11 + 15 * 9 + 20 * 9) / 55])
     assert latency.slowest.tolist() == pytest.approx([11, 9, 11])
     assert latency.unweighted.tolist() == pytest.approx([(3 * 11 + 9) / 4, 9, (3 * 11 + 9 + 9) / 5])
     straight = np.hypot(3, 8)
@@ -137,8 +135,9 @@ def test_utilisation_of_nodes_without_limit_or_without_room() -> None:
 
 
 spans = st.tuples(st.integers(0, 7), st.integers(1, 8)).map(lambda s: (s[0], min(8, s[0] + s[1])))
-rectangles = st.lists(st.tuples(st.integers(0, 3), spans, spans).map(lambda r: (r[0], *r[1], *r[2])), min_size=1,
-                      max_size=25)
+rectangles = st.lists(
+    st.tuples(st.integers(0, 3), spans, spans).map(lambda r: (r[0], *r[1], *r[2])), min_size=1, max_size=25
+)
 
 
 @given(rectangles)
@@ -173,8 +172,14 @@ def test_a_million_replicas_are_evaluated() -> None:
     cut = np.tile(np.arange(parts), joins) / parts
     ones, zeros = np.ones(len(join)), np.zeros(len(join))
     boxes = Replicas(
-        join.astype(np.int32), rng.integers(0, n, len(join)).astype(np.int32) % 6,
-        zeros, ones, zeros, ones, cut, cut + 1 / parts,
+        join.astype(np.int32),
+        rng.integers(0, n, len(join)).astype(np.int32) % 6,
+        zeros,
+        ones,
+        zeros,
+        ones,
+        cut,
+        cut + 1 / parts,
     )
     plan = Plan(base, boxes, CostSpace(handmade.POINTS, np.zeros(6)))
     metrics = evaluate(problem, plan)

@@ -87,7 +87,8 @@ def test_a_frame_twice_or_missing_is_damage_in_the_middle() -> None:
     first, second, third = (data[a:b] for a, b in pairwise(offsets))
     head = data[: offsets[0]]
     for content, wrong in (
-        (head + first + first + second, "record 1 where 2 should be"), (head + first + third, "record 3 where 2"),
+        (head + first + first + second, "record 1 where 2 should be"),
+        (head + first + third, "record 3 where 2"),
     ):
         damage = frames.scan(content, 1).damage
         assert damage is not None

@@ -74,9 +74,7 @@ def torture(tmp_path_factory: pytest.TempPathFactory) -> Torture:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
-def test_the_power_fails_before_every_call(
-    torture: Torture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_power_fails_before_every_call(torture: Torture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plans = {}
     with Store(torture.folder) as store:
         plans[0] = tables_of(store.controller)

@@ -23,28 +23,44 @@ ms = st.floats(1e-3, 1e6)
 maybe_time = st.none() | st.floats(-1e15, 1e15)
 events: st.SearchStrategy[e.Event] = st.one_of(
     st.builds(
-        e.NodeAdded, node=names, capacity=rates | st.just(math.inf), bandwidth=rates | st.just(math.inf),
-        hosts=st.booleans(), coordinates=st.tuples(ms, ms, ms), height=ms, time=maybe_time,
+        e.NodeAdded,
+        node=names,
+        capacity=rates | st.just(math.inf),
+        bandwidth=rates | st.just(math.inf),
+        hosts=st.booleans(),
+        coordinates=st.tuples(ms, ms, ms),
+        height=ms,
+        time=maybe_time,
     ),
     st.builds(e.NodeMoved, node=names, rtts=st.dictionaries(names, ms, min_size=1, max_size=4), time=maybe_time),
     st.builds(e.CapacityChanged, node=names, capacity=st.none() | rates, hosts=st.none() | st.booleans()),
     st.builds(e.LatencyMeasured, from_node=names, to_node=names, rtt_ms=ms).filter(lambda m: m.from_node != m.to_node),
     st.builds(
-        e.SourceAdded, stream=names, source=names, node=names, rate=rates,
+        e.SourceAdded,
+        stream=names,
+        source=names,
+        node=names,
+        rate=rates,
         attributes=st.none() | st.dictionaries(names, names, max_size=2),
         partners=st.none() | st.dictionaries(names, st.lists(names, max_size=3).map(tuple), max_size=2),
     ),
     st.builds(e.RateChanged, stream=names, source=names, rate=rates),
     st.builds(e.PairAllowed, query=names, left=names, right=names, output_rate=st.none() | rates),
     st.builds(
-        e.QueryAdded, query=names, left=st.just("a"), right=st.just("b"), sink=names, window_ms=ms,
+        e.QueryAdded,
+        query=names,
+        left=st.just("a"),
+        right=st.just("b"),
+        sink=names,
+        window_ms=ms,
         pairs=st.none() | st.lists(st.tuples(names, names), max_size=3).map(tuple),
     ),
     st.builds(e.SinkMoved, query=names, sink=names),
 )
 steps = st.builds(
     lambda batch, client: Step(tuple(batch), *(client or (None, None))),
-    st.lists(events, min_size=1, max_size=3), st.none() | st.tuples(names, st.integers(0, 2**62)),
+    st.lists(events, min_size=1, max_size=3),
+    st.none() | st.tuples(names, st.integers(0, 2**62)),
 )
 
 
@@ -81,24 +97,30 @@ def test_lines_may_be_numbered_by_their_client_or_by_their_place() -> None:
     assert [(step.client, step.number) for step in found] == [("ops", 1), ("hub", 9), ("ops", 4)]
 
 
-@pytest.mark.parametrize(("line", "words"), [
-    ("{", "row 2: not JSON"),
-    ("17", "an event is a JSON object (found 17)"),
-    ("[]", "row 2, field events: a batch has one event at least"),
-    ({"events": 3}, "row 2, field events: a list of events expected (found 3)"),
-    ({"events": [RATE], "extra": 1}, "row 2, field extra: unknown field; a batch has client, number, events"),
-    ({"client": "", "number": 1, **RATE}, "row 2, field client: a text expected"),
-    ({"number": 1, **RATE}, "row 2, field client: a text expected"),
-    ({"client": "x", **RATE}, "row 2, field number: a whole number ≥ 0 expected"),
-    ({"client": "x", "number": True, **RATE}, "row 2, field number: a whole number ≥ 0 expected (found True)"),
-    ({"client": "x", "number": -1, **RATE}, "row 2, field number: a whole number ≥ 0 expected (found -1)"),
-    ({**RATE, "rate": -2}, "row 2, field rate: a rate is a number ≥ 0 (found -2.0)"),
-    ({**RATE, "rate": "fast"}, "row 2, field rate: not a number"),
-    ({**RATE, "source": "\ud800"}, "row 2: half a character (a lone surrogate)"),
-    ({**RATE, "client": "\udfff", "number": 1}, "row 2: half a character (a lone surrogate)"),
-    ({"event": "rate_change"}, "row 2, field event: no such event; there are node_added"),
-    ([RATE, {**RATE, "speed": 1}], "row 2, field speed: unknown field; rate_changed has time, stream, source, rate"),
-])
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{", "row 2: not JSON"),
+        ("17", "an event is a JSON object (found 17)"),
+        ("[]", "row 2, field events: a batch has one event at least"),
+        ({"events": 3}, "row 2, field events: a list of events expected (found 3)"),
+        ({"events": [RATE], "extra": 1}, "row 2, field extra: unknown field; a batch has client, number, events"),
+        ({"client": "", "number": 1, **RATE}, "row 2, field client: a text expected"),
+        ({"number": 1, **RATE}, "row 2, field client: a text expected"),
+        ({"client": "x", **RATE}, "row 2, field number: a whole number ≥ 0 expected"),
+        ({"client": "x", "number": True, **RATE}, "row 2, field number: a whole number ≥ 0 expected (found True)"),
+        ({"client": "x", "number": -1, **RATE}, "row 2, field number: a whole number ≥ 0 expected (found -1)"),
+        ({**RATE, "rate": -2}, "row 2, field rate: a rate is a number ≥ 0 (found -2.0)"),
+        ({**RATE, "rate": "fast"}, "row 2, field rate: not a number"),
+        ({**RATE, "source": "\ud800"}, "row 2: half a character (a lone surrogate)"),
+        ({**RATE, "client": "\udfff", "number": 1}, "row 2: half a character (a lone surrogate)"),
+        ({"event": "rate_change"}, "row 2, field event: no such event; there are node_added"),
+        (
+            [RATE, {**RATE, "speed": 1}],
+            "row 2, field speed: unknown field; rate_changed has time, stream, source, rate",
+        ),
+    ],
+)
 def test_a_wrong_line_is_named(line: Any, words: str) -> None:
     with pytest.raises(InvalidInput) as error:
         read(RATE, line)

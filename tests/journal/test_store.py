@@ -73,9 +73,7 @@ def test_what_was_committed_is_there(torture: Torture, fresh: Path, after: Calla
         assert store.warnings == []
 
 
-def test_snapshot_and_tail_equal_the_whole_journal(
-    torture: Torture, fresh: Path, after: Callable[[int], Any]
-) -> None:
+def test_snapshot_and_tail_equal_the_whole_journal(torture: Torture, fresh: Path, after: Callable[[int], Any]) -> None:
     whole = Path(shutil.copytree(fresh, fresh.with_name("whole")))
     for folder, every in ((fresh, 7), (whole, 1000)):
         with Store(folder, snapshot_every=every) as store:
@@ -424,7 +422,9 @@ def test_what_is_no_folder_of_events_is_refused(tmp_path: Path, fresh: Path) -> 
     marker = fresh / "store.json"
     document = json.loads(marker.read_text())
     for wrong, words in (
-        ("{", "not JSON"), ("[]", "format 1 expected"), (json.dumps({**document, "nova_events": 9}), "(found 9)"),
+        ("{", "not JSON"),
+        ("[]", "format 1 expected"),
+        (json.dumps({**document, "nova_events": 9}), "(found 9)"),
         (json.dumps({**document, "id": "12"}), "32 hexadecimal digits"),
     ):
         marker.write_text(wrong)
@@ -487,10 +487,20 @@ def test_a_snapshot_holds_only_what_it_knows(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"content\[1\]\.rate|content\[1\]: a snapshot cannot hold a .*RateChanged"):
         snapshot.freeze(1, bytes(16), {"content": [1, RateChanged(stream="s", source="a", rate=1.0)]})
     content = {
-        "a": {"$": 1, "array": [1, 2.5, None, True, "x"]}, "b": {1: (1, "2"), (2, 3): {4, 5}}, "c": [[], (), {}],
-        "h": [f"node {i}" for i in range(200)], "i": {f"é{i}": -i for i in range(100)}, "j": [2**40, -1] * 99,
-        "k": ["a\nb", "c\0d", ""] * 40, "l": {"\0" * i: i for i in range(70)}, "m": [True, 2] * 50, "n": [""] * 64,
-        "d": np.arange(6, dtype=np.int16).reshape(2, 3), "e": np.float32(1.5), "f": float("inf"), "g": {"x": [{}]},
+        "a": {"$": 1, "array": [1, 2.5, None, True, "x"]},
+        "b": {1: (1, "2"), (2, 3): {4, 5}},
+        "c": [[], (), {}],
+        "h": [f"node {i}" for i in range(200)],
+        "i": {f"é{i}": -i for i in range(100)},
+        "j": [2**40, -1] * 99,
+        "k": ["a\nb", "c\0d", ""] * 40,
+        "l": {"\0" * i: i for i in range(70)},
+        "m": [True, 2] * 50,
+        "n": [""] * 64,
+        "d": np.arange(6, dtype=np.int16).reshape(2, 3),
+        "e": np.float32(1.5),
+        "f": float("inf"),
+        "g": {"x": [{}]},
     }
     snapshot.write(tmp_path, 7, bytes(16), content)
     back = snapshot.read(snapshot.path_of(tmp_path, 7), bytes(16))

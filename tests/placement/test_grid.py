@@ -53,7 +53,10 @@ def test_parts_sum_to_the_rate_and_stay_small(rate, largest):
 
 
 @given(
-    rates, rates, st.lists(st.floats(1, 400), min_size=1, max_size=20), st.sampled_from([None, 0.0, 0.25, 1.0]),
+    rates,
+    rates,
+    st.lists(st.floats(1, 400), min_size=1, max_size=20),
+    st.sampled_from([None, 0.0, 0.25, 1.0]),
     st.integers(0, 2**32 - 1),
 )
 def test_boxes_tile_and_fit(a, b, free, sigma, seed):

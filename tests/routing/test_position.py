@@ -62,7 +62,8 @@ def test_values_of_any_kind_take_part_in_the_share() -> None:
     numbers = tuple_share(source, times, pa.array([0.0, -0.0, 1.5]))
     assert numbers[0] == numbers[1] != numbers[2]
     np.testing.assert_array_equal(
-        tuple_share(source, times, pa.array([1, 2, None])), tuple_share(source, times, pa.array([1.0, 2.0, None])))
+        tuple_share(source, times, pa.array([1, 2, None])), tuple_share(source, times, pa.array([1.0, 2.0, None]))
+    )
     words = tuple_share(source, times, pa.array(["a", "b", None]))
     assert len(set(words.tolist())) == 3
     assert words[2] == tuple_share(source, times)[2]  # a missing value is left out

@@ -56,8 +56,16 @@ def test_every_joinable_pair_meets_exactly_once_and_on_its_box_host(joins: SubJo
 
 def test_tuples_reach_only_replicas_that_need_them() -> None:
     joins = sub_joins(np.array([0]), np.array([1]), 2)
-    half = Replicas(np.zeros(2, np.int32), np.array([5, 6], np.int32), np.array([0, 0.5]), np.array([0.5, 1]),
-                    np.zeros(2), np.ones(2), np.zeros(2), np.ones(2))
+    half = Replicas(
+        np.zeros(2, np.int32),
+        np.array([5, 6], np.int32),
+        np.array([0, 0.5]),
+        np.array([0.5, 1]),
+        np.zeros(2),
+        np.ones(2),
+        np.zeros(2),
+        np.ones(2),
+    )
     routes = compile_routes(joins, half, 0, 2, 0)
     rows, meeting = routes.left.reach(np.array([0, 0]), np.array([0.2, 0.7]), np.zeros(2))
     assert rows.tolist() == [0, 1]
@@ -109,5 +117,6 @@ def test_an_epoch_without_tuples_reaches_nothing(side: str) -> None:
     joins = sub_joins(np.array([0]), np.array([1]), 2)
     routes = compile_routes(joins, Replicas.whole(np.array([0]), np.array([0])), 0, 2, 0)
     rows, meeting = Timeline((Epoch(0, routes), Epoch(5, routes))).reach(
-        side, np.empty(0, np.int32), np.empty(0), np.empty(0, np.int64))  # type: ignore[arg-type]
+        side, np.empty(0, np.int32), np.empty(0), np.empty(0, np.int64)
+    )  # type: ignore[arg-type]
     assert len(rows) == len(meeting) == 0

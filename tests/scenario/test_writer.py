@@ -30,13 +30,13 @@ def said(problem: Problem) -> dict[str, Any]:
     latency = problem.latency
     return {
         "nodes": {name: [column[i].item() for column in columns] for i, name in enumerate(names)},
-        "latency": None if latency is None else {
+        "latency": None
+        if latency is None
+        else {
             frozenset((names[a], names[b])): rtt
             for a, b, rtt in zip(latency.first, latency.second, latency.rtt_ms, strict=True)
         },
-        "sources": {
-            (of[i], ids[i]): (names[sources.node[i]], sources.rate[i].item()) for i in range(len(sources))
-        },
+        "sources": {(of[i], ids[i]): (names[sources.node[i]], sources.rate[i].item()) for i in range(len(sources))},
         "queries": {
             query.id: (problem.streams[query.left], problem.streams[query.right], names[query.sink], query.window_ms)
             for query in problem.queries
@@ -56,14 +56,17 @@ def with_rules() -> Problem:
     codes = (np.arange(n) % 4 - 1).astype(np.int32)
     values = pa.array(["north", "south", "10"])
     sites = pa.array(["a", "a", "b"])
-    return replace(problem, queries=(
-        first,
-        Query("region", 0, 1, first.sink, Equal("region", codes, codes[::-1].copy(), (values,))),
-        Query("both", 0, 1, first.sink, Equal("region, site", codes, codes[::-1].copy(), (values, sites)), 250.5),
-        Query("all", 1, 0, int(problem.sources.node[0]), Dense(), 5000.0),
-        Query("other", 0, 1, first.sink, Equal("region", codes[::-1].copy(), codes, (values,))),
-        Query("unknown", 0, 1, first.sink, Equal("shelf", codes, codes)),
-    ))
+    return replace(
+        problem,
+        queries=(
+            first,
+            Query("region", 0, 1, first.sink, Equal("region", codes, codes[::-1].copy(), (values,))),
+            Query("both", 0, 1, first.sink, Equal("region, site", codes, codes[::-1].copy(), (values, sites)), 250.5),
+            Query("all", 1, 0, int(problem.sources.node[0]), Dense(), 5000.0),
+            Query("other", 0, 1, first.sink, Equal("region", codes[::-1].copy(), codes, (values,))),
+            Query("unknown", 0, 1, first.sink, Equal("shelf", codes, codes)),
+        ),
+    )
 
 
 def test_a_written_problem_loads_as_it_was(tmp_path: Path) -> None:

@@ -28,8 +28,18 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     def daemon(name: str, *arguments: object) -> Process:
         settings = f"SPARK_HOME={pyspark}", "SPARK_DAEMON_MEMORY=512m", f"JAVA_HOME={Path(find_java()[0]).parents[1]}"
-        return Process("env", *settings, pyspark / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", "--host",
-                       "127.0.0.1", "--webui-port", 0, *arguments, log=folder / f"{len(started)}.log")
+        return Process(
+            "env",
+            *settings,
+            pyspark / "bin" / "spark-class",
+            f"org.apache.spark.deploy.{name}",
+            "--host",
+            "127.0.0.1",
+            "--webui-port",
+            0,
+            *arguments,
+            log=folder / f"{len(started)}.log",
+        )
 
     with looked_after() as started:
         started.append(daemon("master.Master", "--port", 0))
@@ -37,8 +47,9 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         address = re.search(r"spark://127.0.0.1:[1-9]\d*", started[0].log.read_text())
         assert address is not None
         for number in range(2):
-            started.append(daemon("worker.Worker", "--cores", 1, "--memory", "1g", "--work-dir", folder / str(number),
-                                  address[0]))
+            started.append(
+                daemon("worker.Worker", "--cores", 1, "--memory", "1g", "--work-dir", folder / str(number), address[0])
+            )
         for worker in started[1:]:
             worker.until(lambda worker=worker: "Successfully registered" in worker.log.read_text())
         yield address[0]
@@ -59,8 +70,9 @@ def test_measurements_and_embedding(master: str, tmp_path: Path) -> None:
     place = rng.uniform(0, 50, (40, 2))
     lines = [f"n{i:02d},n{j:02d},{np.hypot(*(place[i] - place[j])) + 1:.3f}" for i in range(40) for j in range(i)]
     (tmp_path / "pings.csv").write_text("from,to,rtt\n" + "\n".join(lines) + "\n")
-    told = json.loads(nova("measurements", tmp_path / "pings.csv", "-o", tmp_path / "clean", "--json",
-                           "--master", master))
+    told = json.loads(
+        nova("measurements", tmp_path / "pings.csv", "-o", tmp_path / "clean", "--json", "--master", master)
+    )
     assert told["rows"]["good"] == len(lines)
     nova("measurements", tmp_path / "pings.csv", "-o", tmp_path / "here")
     by_pair = [("from", "ascending"), ("to", "ascending")]
@@ -78,7 +90,19 @@ def test_a_plan_runs(master: str, tmp_path: Path) -> None:
     left, right = tables()
     loaded, plan = scenario(tmp_path / "s", file_inputs(tmp_path / "s", left, right, 3))
     plan.write(tmp_path / "plan", loaded.problem)
-    report = json.loads(nova("run", tmp_path / "s" / "scenario.yaml", "--plan", tmp_path / "plan", "-o",
-                             tmp_path / "run", "--until-end", "--json", "--master", master))
+    report = json.loads(
+        nova(
+            "run",
+            tmp_path / "s" / "scenario.yaml",
+            "--plan",
+            tmp_path / "plan",
+            "-o",
+            tmp_path / "run",
+            "--until-end",
+            "--json",
+            "--master",
+            master,
+        )
+    )
     assert report["results"] == plain(left, right).total()
     assert found(tmp_path / "run" / "results") == plain(left, right)

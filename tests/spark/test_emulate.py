@@ -42,31 +42,52 @@ def plan_of(problem: Problem, approach: str) -> Plan:
 def arrived(problem: Problem, side: int, after_s: float, until_s: float) -> Arrived:
     rows = problem.sources_of(side)
     ids = problem.sources.ids.take(pa.array(rows)).to_pylist()
-    made = generate([Source(id_, float(problem.sources.rate[row])) for id_, row in zip(ids, rows, strict=True)],
-                    Pattern(seed=side), after_s * 1000, until_s * 1000, START_MS)
+    made = generate(
+        [Source(id_, float(problem.sources.rate[row])) for id_, row in zip(ids, rows, strict=True)],
+        Pattern(seed=side),
+        after_s * 1000,
+        until_s * 1000,
+        START_MS,
+    )
     names = made["source_id"].to_pylist()
     time = made["event_time"].cast(pa.int64()).to_numpy()
-    return Arrived(("left", "right")[side], np.array([rows[ids.index(name)] for name in names], np.int32), time,
-                   tuple_share(hash_strings(names), time, made["value"]))
+    return Arrived(
+        ("left", "right")[side],
+        np.array([rows[ids.index(name)] for name in names], np.int32),
+        time,
+        tuple_share(hash_strings(names), time, made["value"]),
+    )
 
 
 def joined(problem: Problem, plan: Plan, left: Arrived, right: Arrived, some: int) -> Sample:
     """Every so many of the pairs that one host holds whole joins for."""
     joins = plan.joins
     ids = problem.sources.ids.to_pylist()
-    host = {(int(joins.left[j]), int(joins.right[j])): int(v)
-            for j, v in zip(plan.replicas.join, plan.replicas.node, strict=True)}
+    host = {
+        (int(joins.left[j]), int(joins.right[j])): int(v)
+        for j, v in zip(plan.replicas.join, plan.replicas.node, strict=True)
+    }
     window = [window_number(side.time, 1_000_000) for side in (left, right)]
-    rows = [(i, j) for i in range(len(left.time)) for j in np.flatnonzero(window[1] == window[0][i]).tolist()
-            if (int(left.source[i]), int(right.source[j])) in host][::some]
+    rows = [
+        (i, j)
+        for i in range(len(left.time))
+        for j in np.flatnonzero(window[1] == window[0][i]).tolist()
+        if (int(left.source[i]), int(right.source[j])) in host
+    ][::some]
     a, b = (np.array([row[k] for row in rows], int) for k in (0, 1))
-    return Sample([ids[s] for s in left.source[a]], [ids[s] for s in right.source[b]], left.time[a], right.time[b],
-                  np.array([host[int(s), int(t)] for s, t in zip(left.source[a], right.source[b], strict=True)],
-                           np.int32), float(some))
+    return Sample(
+        [ids[s] for s in left.source[a]],
+        [ids[s] for s in right.source[b]],
+        left.time[a],
+        right.time[b],
+        np.array([host[int(s), int(t)] for s, t in zip(left.source[a], right.source[b], strict=True)], np.int32),
+        float(some),
+    )
 
 
-def emulated(problem: Problem, plan: Plan, seconds: float, step: float, some: int = 0,
-             retain_s: float = 12.0) -> Emulation:
+def emulated(
+    problem: Problem, plan: Plan, seconds: float, step: float, some: int = 0, retain_s: float = 12.0
+) -> Emulation:
     emulation = Emulation(problem, lambda _: plan, retain_s)
     for after, until in pairwise(np.linspace(0.0, seconds, round(seconds / step) + 1).tolist()):
         sides = [arrived(problem, side, after, until) for side in (0, 1)]
@@ -148,8 +169,14 @@ def test_results_wait_for_their_later_tuple_and_the_way_to_the_sink(step: float)
 def test_a_new_plan_moves_the_load() -> None:
     """Windows from a switch on go to the new host; the old one works off what it has."""
     problem = WORK.problem()
-    old, new = (Plan(plan_of(problem, "sink").joins, Replicas.whole(np.arange(4), np.full(4, node)),
-                     plan_of(problem, "sink").space) for node in (9, 10))
+    old, new = (
+        Plan(
+            plan_of(problem, "sink").joins,
+            Replicas.whole(np.arange(4), np.full(4, node)),
+            plan_of(problem, "sink").space,
+        )
+        for node in (9, 10)
+    )
     emulation = Emulation(problem, lambda name: {"00000": old, "00001": new}[name], 12.0)
     switch = START_MS // 1000 + 5
     epochs = Epochs((-(2**62), switch), ("00000", "00001"))

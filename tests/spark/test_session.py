@@ -116,11 +116,25 @@ def test_a_command_runs_under_spark_submit(tmp_path: Path) -> None:
     """As on a cluster: the launcher starts the JVM, the submitted settings hold, the command does its work."""
     submit = Path(sys.executable).with_name("spark-submit")
     (tmp_path / "pings.csv").write_text("from,to,rtt\na,b,3\nb,c,4\na,c,5\n")
-    env = os.environ | {"PATH": f"{submit.parent}:{os.environ['PATH']}", "PYSPARK_PYTHON": sys.executable,
-                        "PYSPARK_DRIVER_PYTHON": sys.executable}
+    env = os.environ | {
+        "PATH": f"{submit.parent}:{os.environ['PATH']}",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
     main = Path(nova.__file__).with_name("__main__.py")
-    command = [str(submit), "--master", "local[1]", "--driver-memory", "700m", str(main), "measurements",
-               str(tmp_path / "pings.csv"), "-o", str(tmp_path / "out"), "--json"]
+    command = [
+        str(submit),
+        "--master",
+        "local[1]",
+        "--driver-memory",
+        "700m",
+        str(main),
+        "measurements",
+        str(tmp_path / "pings.csv"),
+        "-o",
+        str(tmp_path / "out"),
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True, env=env)
     assert json.loads(done.stdout)["rows"]["good"] == 3
     assert (tmp_path / "out" / "report.json").exists()

@@ -40,9 +40,7 @@ def baseline(name: str) -> Place:
     return cast(Place, import_module(f"nova.baselines.{name.replace('-', '_')}").place)
 
 
-def place(
-    name: str, problem: Problem, joins: SubJoins, space: CostSpace, options: Options = Options()
-) -> Placement:
+def place(name: str, problem: Problem, joins: SubJoins, space: CostSpace, options: Options = Options()) -> Placement:
     """Place the sub-joins by the named baseline."""
     return baseline(name)(problem, joins, space, options)
 

@@ -13,9 +13,7 @@ from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
 
 
-def place(
-    problem: Problem, joins: SubJoins, space: CostSpace, options: Options, weakness: float = 0.0
-) -> Placement:
+def place(problem: Problem, joins: SubJoins, space: CostSpace, options: Options, weakness: float = 0.0) -> Placement:
     """Every sub-join at the head that its sources share, else at its sink. `weakness`: see `clusters`."""
     head = heads(problem, joins, space, options, weakness)
     together = head[joins.left_node] == head[joins.right_node]
@@ -25,9 +23,7 @@ def place(
     return Placement(plan, routes, relay_load(routes, joins, hosts))
 
 
-def heads(
-    problem: Problem, joins: SubJoins, space: CostSpace, options: Options, weakness: float
-) -> Ints:
+def heads(problem: Problem, joins: SubJoins, space: CostSpace, options: Options, weakness: float) -> Ints:
     """The head of each node's cluster. Sinks never head a cluster and speak for themselves."""
     may_head = np.ones(len(space), dtype=bool)
     may_head[joins.sink] = False

@@ -15,9 +15,7 @@ from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
 
 
-def place(
-    problem: Problem, joins: SubJoins, space: CostSpace, options: Options, weakness: float = 0.0
-) -> Placement:
+def place(problem: Problem, joins: SubJoins, space: CostSpace, options: Options, weakness: float = 0.0) -> Placement:
     """Every sub-join at the head (or sink) where the routes of its two cluster heads to the sink meet."""
     head = heads(problem, joins, space, options, weakness)
     inner = np.unique(head)

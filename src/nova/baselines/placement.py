@@ -34,9 +34,7 @@ class Placement:
         return distances if routes is None else cast(Distances, routes(distances))
 
 
-def whole(
-    problem: Problem, joins: SubJoins, space: CostSpace, options: Options, approach: str, hosts: Ints
-) -> Plan:
+def whole(problem: Problem, joins: SubJoins, space: CostSpace, options: Options, approach: str, hosts: Ints) -> Plan:
     """The plan that runs sub-join i, unsplit, on node `hosts[i]`; the nodes this overloads are named in it."""
     replicas = Replicas.whole(np.arange(len(joins)), hosts)
     return finished(problem, Plan(joins, replicas, space, options, approach, digest=problem.digest))
@@ -46,8 +44,14 @@ def finished(problem: Problem, plan: Plan) -> Plan:
     """The plan with its overloaded nodes named."""
     over = overloaded(node_load(flows(plan), len(problem.nodes)), node_limit(problem))
     return Plan(
-        plan.joins, plan.replicas, plan.space, plan.options, plan.approach,
-        np.flatnonzero(over).astype(np.int32), plan.digest, plan.summary,
+        plan.joins,
+        plan.replicas,
+        plan.space,
+        plan.options,
+        plan.approach,
+        np.flatnonzero(over).astype(np.int32),
+        plan.digest,
+        plan.summary,
     )
 
 

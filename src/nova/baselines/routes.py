@@ -77,9 +77,7 @@ class Tree:
         flat: Ints = _common(a.ravel().astype(np.int32), b.ravel().astype(np.int32), self.depth, self.up)
         return flat.reshape(a.shape)
 
-    def meeting(
-        self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer], c: npt.NDArray[np.integer]
-    ) -> Ints:
+    def meeting(self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer], c: npt.NDArray[np.integer]) -> Ints:
         """The one node that lies on all three ways between a, b and c: where the routes a → c and b → c meet."""
         candidates = np.stack([self.common(a, b), self.common(a, c), self.common(b, c)])
         deepest = np.argmax(self.depth[candidates], axis=0)

@@ -24,7 +24,10 @@ JITTER = typer.Option(
     None, "--jitter-ms", min=0, metavar="MS", help="A node that moved by less makes nobody look again (5)."
 )
 MIGRATION = typer.Option(
-    None, "--migration-ms", min=0, metavar="MS",
+    None,
+    "--migration-ms",
+    min=0,
+    metavar="MS",
     help="What a move costs: it has to lower the mean latency of the sub-join's sources by more (1).",
 )
 HYSTERESIS = typer.Option(
@@ -44,7 +47,8 @@ def shares_text(shares: Sequence[float]) -> str:
     """The part of a sub-join in words: `all`, or the ranges of the left stream, the right stream and the windows."""
     names = ("left", "right", "windows")
     ranges = [
-        f"{name} {shares[2 * i]:.4g}–{shares[2 * i + 1]:.4g}" for i, name in enumerate(names)
+        f"{name} {shares[2 * i]:.4g}–{shares[2 * i + 1]:.4g}"
+        for i, name in enumerate(names)
         if (shares[2 * i], shares[2 * i + 1]) != (0.0, 1.0)
     ]
     return ", ".join(ranges) or "all"
@@ -74,7 +78,8 @@ def print_changes(title: str, changes: Sequence[Change]) -> None:
         return
     more = f", the first {SHOWN} of {len(changes):,}" if len(changes) > SHOWN else ""
     table(
-        f"{title}{more}", ["change", "sub-join", "host", "share", "from window", "reason"],
+        f"{title}{more}",
+        ["change", "sub-join", "host", "share", "from window", "reason"],
         [change_row(change) for change in changes[:SHOWN]],
     )
 

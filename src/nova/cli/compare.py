@@ -50,7 +50,11 @@ def command(
     with progress("comparing") as bar:
         task = bar.task_ids[0]
         done = compare(
-            loaded.problem, names, loaded.options, simulated_s=duration, bound=lower_bound,
+            loaded.problem,
+            names,
+            loaded.options,
+            simulated_s=duration,
+            bound=lower_bound,
             report=lambda what: bar.update(task, description=what),
         )
     rows = [one.row for one in done]
@@ -62,7 +66,8 @@ def command(
     columns = columns_of(simulated=duration > 0)
     for part in fitting(columns, console.width):
         table(
-            f"{scenario}: latency and cost in ms, + is over sink-based", ["approach", *(columns[key] for key in part)],
+            f"{scenario}: latency and cost in ms, + is over sink-based",
+            ["approach", *(columns[key] for key in part)],
             [[row["approach"], *(_value(row, key) for key in part)] for row in rows],
         )
     if output is not None:

@@ -31,17 +31,28 @@ def list_sets(as_json: bool = JSON) -> None:
 
     here = {d.name: all(locate(file) is not None for file in files_of(d)) for d in DATASETS}
     if as_json:
-        emit_json([
-            {
-                "name": d.name, "kind": d.kind, "what": d.what, "size": d.size, "units": d.units, "source": d.source,
-                "licence": d.licence, "oddities": d.oddities, "sha256": d.digest, "fetchable": d.origin is not None,
-                "here": here[d.name],
-            }
-            for d in DATASETS
-        ])
+        emit_json(
+            [
+                {
+                    "name": d.name,
+                    "kind": d.kind,
+                    "what": d.what,
+                    "size": d.size,
+                    "units": d.units,
+                    "source": d.source,
+                    "licence": d.licence,
+                    "oddities": d.oddities,
+                    "sha256": d.digest,
+                    "fetchable": d.origin is not None,
+                    "here": here[d.name],
+                }
+                for d in DATASETS
+            ]
+        )
         return
     table(
-        "Data sets", ["name", "size", "licence", "fetch", "here"],
+        "Data sets",
+        ["name", "size", "licence", "fetch", "here"],
         [[d.name, d.size, d.licence, d.origin is not None, here[d.name]] for d in DATASETS],
     )
 
@@ -95,11 +106,19 @@ def where(names: list[str] = NAMES, as_json: bool = JSON) -> None:
         if found is None:
             require(dataset)  # says what is missing and how to get it
             continue
-        told.append({
-            "name": dataset.name, "paths": [str(path) for path in found.paths], "content": found.state,
-            "sha256": dataset.digest, "source": dataset.source, "licence": dataset.licence, "units": dataset.units,
-            "oddities": dataset.oddities, "cleaning": cleaning(dataset.name),
-        })
+        told.append(
+            {
+                "name": dataset.name,
+                "paths": [str(path) for path in found.paths],
+                "content": found.state,
+                "sha256": dataset.digest,
+                "source": dataset.source,
+                "licence": dataset.licence,
+                "units": dataset.units,
+                "oddities": dataset.oddities,
+                "cleaning": cleaning(dataset.name),
+            }
+        )
     if as_json:
         emit_json(told)
         return

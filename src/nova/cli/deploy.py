@@ -18,9 +18,11 @@ def command(
     scenario: Path = SCENARIO,
     plan: Path = PLAN,
     out: Path = typer.Option(Path("out/sites"), "-o", "--out", metavar="DIR", help="One folder per site goes here."),
-    exchange: str = typer.Option(..., metavar="ADDRESS",
-                                 help="How sites reach each other: a folder that all of them see, or "
-                                      "mqtt://user:password@host:1883/prefix."),
+    exchange: str = typer.Option(
+        ...,
+        metavar="ADDRESS",
+        help="How sites reach each other: a folder that all of them see, or mqtt://user:password@host:1883/prefix.",
+    ),
     lateness: str = typer.Option("10s", help="Tuples up to this late are never dropped."),
     as_json: bool = JSON,
 ) -> None:
@@ -48,10 +50,21 @@ def command(
             sends = sum(len(share.own(query, side)) for query in share.queries for side in SIDES)
             joins = sum(node == share.site for node in share.replicas["node"].to_pylist())
             collects = [query.flow.query for query in share.queries if query.sink == share.site]
-            written.append({"site": share.site, "folder": str(folder), "sources": sends, "replicas": joins,
-                            "collects": collects, "command": str(folder / "run.sh")})
+            written.append(
+                {
+                    "site": share.site,
+                    "folder": str(folder),
+                    "sources": sends,
+                    "replicas": joins,
+                    "collects": collects,
+                    "command": str(folder / "run.sh"),
+                }
+            )
     if as_json:
         emit_json({"exchange": address, "sites": written})
         return
-    table("Sites", ["site", "sources", "replicas", "collects", "command"],
-          [(s["site"], s["sources"], s["replicas"], ", ".join(s["collects"]), s["command"]) for s in written])
+    table(
+        "Sites",
+        ["site", "sources", "replicas", "collects", "command"],
+        [(s["site"], s["sources"], s["replicas"], ", ".join(s["collects"]), s["command"]) for s in written],
+    )

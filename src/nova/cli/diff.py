@@ -25,7 +25,10 @@ def command(
     first: Path = typer.Argument(..., metavar="PLAN", help="Folder of a plan."),
     second: Path = typer.Argument(..., metavar="PLAN2", help="Folder of another plan."),
     scenarios: list[Path] | None = typer.Option(
-        None, "--scenario", "-s", metavar="SCENARIO",
+        None,
+        "--scenario",
+        "-s",
+        metavar="SCENARIO",
         help="Also tell what both cost. Given twice: the first is PLAN's, the second PLAN2's.",
     ),
     as_json: bool = JSON,
@@ -46,9 +49,13 @@ def command(
         found = diff(replicas_of(first), replicas_of(second))
         costs = None
         if scenarios:
-            costs = [_figures(scenario, plan) for scenario, plan in (
-                (scenarios[0], first), (scenarios[-1], second),
-            )]
+            costs = [
+                _figures(scenario, plan)
+                for scenario, plan in (
+                    (scenarios[0], first),
+                    (scenarios[-1], second),
+                )
+            ]
     if as_json:
         document: dict[str, Any] = {"before": str(first), "after": str(second), **found.as_dict()}
         if costs is not None:
@@ -58,32 +65,42 @@ def command(
     if found.changes:
         more = f", the first {SHOWN} of {len(found.changes):,}" if len(found.changes) > SHOWN else ""
         table(
-            f"Replicas that are different in {second}{more}", ["", "sub-join", "host", "share", "tuples/s"],
+            f"Replicas that are different in {second}{more}",
+            ["", "sub-join", "host", "share", "tuples/s"],
             [_row(change) for change in found.changes[:SHOWN]],
         )
-    table(f"From {first} to {second}", ["", "value"], [
-        *([f"replicas {kind}", found.count(kind)] for kind in KINDS),
-        ["replicas that stay", found.unchanged],
-        ["sub-joins with other replicas", found.sub_joins_changed],
-        ["sub-joins added", found.sub_joins_added],
-        ["sub-joins removed", found.sub_joins_removed],
-        ["sub-joins with other rates", found.rates_changed],
-        ["tuples/s moved to other hosts", found.moved_tuples_per_s],
-        ["tuples/s of added sub-joins", found.added_tuples_per_s],
-        ["tuples/s of removed sub-joins", found.removed_tuples_per_s],
-        [f"tuples/s into hosts of {second}", found.tuples_per_s],
-    ])
+    table(
+        f"From {first} to {second}",
+        ["", "value"],
+        [
+            *([f"replicas {kind}", found.count(kind)] for kind in KINDS),
+            ["replicas that stay", found.unchanged],
+            ["sub-joins with other replicas", found.sub_joins_changed],
+            ["sub-joins added", found.sub_joins_added],
+            ["sub-joins removed", found.sub_joins_removed],
+            ["sub-joins with other rates", found.rates_changed],
+            ["tuples/s moved to other hosts", found.moved_tuples_per_s],
+            ["tuples/s of added sub-joins", found.added_tuples_per_s],
+            ["tuples/s of removed sub-joins", found.removed_tuples_per_s],
+            [f"tuples/s into hosts of {second}", found.tuples_per_s],
+        ],
+    )
     if costs is not None:
         rows = [_plain(metrics) for metrics in costs]
-        table("Cost", ["", "before", "after"], [
-            [words, *(row[name] for row in rows)] for name, words in (
-                ("latency_mean_ms", "latency of a source, mean, ms"),
-                ("latency_p90_ms", "latency of a source, 90th percentile, ms"),
-                ("cost_ms", "cost under the plan's objective, ms"),
-                ("tuples_network", "tuples/s over the network"),
-                ("overloaded", "overloaded nodes"),
-            )
-        ])
+        table(
+            "Cost",
+            ["", "before", "after"],
+            [
+                [words, *(row[name] for row in rows)]
+                for name, words in (
+                    ("latency_mean_ms", "latency of a source, mean, ms"),
+                    ("latency_p90_ms", "latency of a source, 90th percentile, ms"),
+                    ("cost_ms", "cost under the plan's objective, ms"),
+                    ("tuples_network", "tuples/s over the network"),
+                    ("overloaded", "overloaded nodes"),
+                )
+            ],
+        )
 
 
 def replicas_of(folder: Path) -> pa.Table:

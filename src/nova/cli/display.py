@@ -52,9 +52,14 @@ def _queries(run: Run) -> Table:
         now, told = one.meter.lately(), one.meter.report(seconds)
         latency = now.latency_ms or {}
         table.add_row(
-            told["query"], f"{now.tuples_per_s:,.0f}", f"{now.results_per_s:,.0f}", f"{told['results']:,}",
+            told["query"],
+            f"{now.tuples_per_s:,.0f}",
+            f"{now.results_per_s:,.0f}",
+            f"{told['results']:,}",
             *(f"{latency[p]:,.0f}" if latency else "–" for p in ("p50", "p99")),
-            told["watermark"] or "–", f"{told['late_tuples']:,}", f"{told['state'].get('packets', 0):,} packets",
+            told["watermark"] or "–",
+            f"{told['late_tuples']:,}",
+            f"{told['state'].get('packets', 0):,} packets",
         )
     return table
 
@@ -69,9 +74,15 @@ def _hosts(run: Run) -> Table:
     for host in hosts[:HOSTS]:
         used = "–" if host["capacity"] <= 0 else f"{host['recent_tuples_per_s'] / host['capacity']:.0%}"
         planned = "–" if host["planned_utilisation"] is None else f"{host['planned_utilisation']:.0%}"
-        table.add_row(host["node"], f"{host['recent_tuples_per_s']:,.0f}", f"{host['planned_tuples_per_s']:,.0f}",
-                      f"{host['capacity']:,.0f}", used, planned,
-                      *([] if waiting is None else [f"{waiting.get(host['row'], 0):,}"]))
+        table.add_row(
+            host["node"],
+            f"{host['recent_tuples_per_s']:,.0f}",
+            f"{host['planned_tuples_per_s']:,.0f}",
+            f"{host['capacity']:,.0f}",
+            used,
+            planned,
+            *([] if waiting is None else [f"{waiting.get(host['row'], 0):,}"]),
+        )
     if len(hosts) > HOSTS:
         table.caption = f"and {len(hosts) - HOSTS} more"
     return table

@@ -32,23 +32,31 @@ def command(scenario: Path = SCENARIO, plan: Path = PLAN, as_json: bool = JSON) 
         return
     running, fresh = found.running, found.fresh
     costs = found.costs
-    table(f"{plan} beside a fresh plan", ["", "running", "fresh", "gain", "gain, %"], [
-        _row("latency of a source, mean, ms", running.latency_mean_ms, fresh.latency_mean_ms),
-        _row("latency of a source, 90th percentile, ms", running.latency_p90_ms, fresh.latency_p90_ms),
-        _row(f"cost, objective {fresh.objective}, ms", *costs),
-        ["replicas", running.replicas, fresh.replicas, None, None],
-        ["overloaded nodes", running.overloaded, fresh.overloaded, None, None],
-    ])
+    table(
+        f"{plan} beside a fresh plan",
+        ["", "running", "fresh", "gain", "gain, %"],
+        [
+            _row("latency of a source, mean, ms", running.latency_mean_ms, fresh.latency_mean_ms),
+            _row("latency of a source, 90th percentile, ms", running.latency_p90_ms, fresh.latency_p90_ms),
+            _row(f"cost, objective {fresh.objective}, ms", *costs),
+            ["replicas", running.replicas, fresh.replicas, None, None],
+            ["overloaded nodes", running.overloaded, fresh.overloaded, None, None],
+        ],
+    )
     moves = found.moves
     share = moves.moved_tuples_per_s / moves.tuples_per_s if moves.tuples_per_s else 0.0
-    table("What a re-plan would move", ["", "value", "of all, %"], [
-        ["sub-joins", moves.sub_joins_changed, _percent(moves.sub_joins_changed, moves.sub_joins)],
-        ["replicas moved", moves.count("moved"), None],
-        ["replicas resized", moves.count("resized"), None],
-        ["replicas added", moves.count("added"), None],
-        ["replicas removed", moves.count("removed"), None],
-        ["tuples/s", moves.moved_tuples_per_s, 100 * share],
-    ])
+    table(
+        "What a re-plan would move",
+        ["", "value", "of all, %"],
+        [
+            ["sub-joins", moves.sub_joins_changed, _percent(moves.sub_joins_changed, moves.sub_joins)],
+            ["replicas moved", moves.count("moved"), None],
+            ["replicas resized", moves.count("resized"), None],
+            ["replicas added", moves.count("added"), None],
+            ["replicas removed", moves.count("removed"), None],
+            ["tuples/s", moves.moved_tuples_per_s, 100 * share],
+        ],
+    )
     if found.gain_ms > 0:
         typer.echo(f"a re-plan would save {found.gain_ms:.3g} ms ({found.gain:.1%}) of the mean latency of a source")
     else:

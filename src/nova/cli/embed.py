@@ -29,8 +29,12 @@ HELDOUT = {
 
 @app.command()
 def command(
-    scenario: Path = typer.Argument(..., metavar="SCENARIO", help="Scenario file, YAML or JSON; with --engine spark "
-                                    "also a table of latencies (from, to, rtt_ms), Parquet or CSV."),
+    scenario: Path = typer.Argument(
+        ...,
+        metavar="SCENARIO",
+        help="Scenario file, YAML or JSON; with --engine spark "
+        "also a table of latencies (from, to, rtt_ms), Parquet or CSV.",
+    ),
     output: Path | None = typer.Option(
         None, "-o", "--output", metavar="FILE", help="Where to write id, x, y, …, height: .csv or .parquet."
     ),
@@ -40,10 +44,17 @@ def command(
     neighbours: int | None = typer.Option(None, help="Measured neighbours per node that are used at most."),
     seed: int | None = typer.Option(None, help="Same seed, same coordinates."),
     engine: str = typer.Option("local", help="local, or spark for more pairs than one process can hold."),
-    work: Path | None = typer.Option(None, metavar="DIR", help="With spark: where a run keeps what it needs to "
-                                     "continue when it was killed; by default FILE.work. All workers have to see it."),
-    base: Path | None = typer.Option(None, metavar="FILE", help="With spark: coordinates that stay as they are; only "
-                                     "nodes that are not in them are placed."),
+    work: Path | None = typer.Option(
+        None,
+        metavar="DIR",
+        help="With spark: where a run keeps what it needs to "
+        "continue when it was killed; by default FILE.work. All workers have to see it.",
+    ),
+    base: Path | None = typer.Option(
+        None,
+        metavar="FILE",
+        help="With spark: coordinates that stay as they are; only nodes that are not in them are placed.",
+    ),
     master: str | None = typer.Option(None, help="With spark: address of a cluster; without one, this machine."),
     as_json: bool = JSON,
 ) -> None:
@@ -66,7 +77,11 @@ def command(
     if engine not in ("local", "spark"):
         raise InvalidInput([Fault("--engine", "local or spark expected", value=engine)])
     overrides = {
-        "embedding": method, "dimensions": dimensions, "heights": heights, "neighbours": neighbours, "seed": seed
+        "embedding": method,
+        "dimensions": dimensions,
+        "heights": heights,
+        "neighbours": neighbours,
+        "seed": seed,
     }
     if engine == "spark":
         from nova.cli.embed_spark import run

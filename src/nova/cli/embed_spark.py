@@ -14,8 +14,13 @@ from nova.model.options import Options
 
 
 def run(
-    given: Path, output: Path | None, overrides: dict[str, Any], folder: Path | None, base: Path | None,
-    master: str | None, as_json: bool,
+    given: Path,
+    output: Path | None,
+    overrides: dict[str, Any],
+    folder: Path | None,
+    base: Path | None,
+    master: str | None,
+    as_json: bool,
 ) -> None:
     """Embed a scenario or a table of latencies on Spark, or place newcomers beside a `base`."""
     from nova.costspace.table import write_coordinates
@@ -45,8 +50,12 @@ def run(
 
                 def tell(entry: dict[str, Any]) -> None:
                     error = entry["heldout_error"] if entry["heldout_error"] is not None else entry["fitted_error"]
-                    bar.update(task, total=entry["epochs"], completed=entry["epoch"],
-                               description=f"epoch {entry['epoch']}/{entry['epochs']}, median error {error:.4f}")
+                    bar.update(
+                        task,
+                        total=entry["epochs"],
+                        completed=entry["epoch"],
+                        description=f"epoch {entry['epoch']}/{entry['epochs']}, median error {error:.4f}",
+                    )
 
                 bar.update(task, description="dealing pairs into cells")
                 done = embed_table(spark, latency, work, source, options, tell)
@@ -55,12 +64,22 @@ def run(
                 told = done.space.accuracy
                 assert told is not None, "the engine always tells its accuracy"
                 figures = {
-                    "nodes": len(done.ids), "unreachable": int((done.space.heights == float("inf")).sum()),
-                    "pairs": done.pairs, "method": "stress", "dimensions": done.space.dimensions,
-                    "heights": bool(done.space.heights.any()), "neighbours": options.neighbours, "seed": options.seed,
-                    "blocks": done.blocks, "continued_after": done.continued_after, "heldout": told.heldout,
-                    "heldout_pairs": told.heldout_pairs, "median_relative_error": told.median_relative_error,
-                    "p90_relative_error": told.p90_relative_error, "mae_ms": told.mae_ms, "tiv_share": told.tiv_share,
+                    "nodes": len(done.ids),
+                    "unreachable": int((done.space.heights == float("inf")).sum()),
+                    "pairs": done.pairs,
+                    "method": "stress",
+                    "dimensions": done.space.dimensions,
+                    "heights": bool(done.space.heights.any()),
+                    "neighbours": options.neighbours,
+                    "seed": options.seed,
+                    "blocks": done.blocks,
+                    "continued_after": done.continued_after,
+                    "heldout": told.heldout,
+                    "heldout_pairs": told.heldout_pairs,
+                    "median_relative_error": told.median_relative_error,
+                    "p90_relative_error": told.p90_relative_error,
+                    "mae_ms": told.mae_ms,
+                    "tiv_share": told.tiv_share,
                     "convergence": done.convergence,
                 }
     figures |= {"engine": "spark", "seconds": round(time.perf_counter() - started, 3), "coordinates": str(output)}
@@ -106,11 +125,22 @@ def _print(figures: dict[str, Any]) -> None:
     curve = figures["convergence"]
     shown = curve[:: max(1, len(curve) // 8)]
     shown = shown if shown[-1] is curve[-1] else [*shown, curve[-1]]
-    table("Convergence (median relative error)", ("epoch", "fitted pairs", "held-out pairs"),
-          [(entry["epoch"], entry["fitted_error"], entry["heldout_error"]) for entry in shown])
-    table("Cost space", ("", "value"), [
-        ("nodes", figures["nodes"]), ("fitted pairs", figures["pairs"]), ("blocks", figures["blocks"]),
-        ("held-out pairs", figures["heldout_pairs"]), ("median relative error", figures["median_relative_error"]),
-        ("90th percentile of it", figures["p90_relative_error"]), ("mean absolute error, ms", figures["mae_ms"]),
-    ])
+    table(
+        "Convergence (median relative error)",
+        ("epoch", "fitted pairs", "held-out pairs"),
+        [(entry["epoch"], entry["fitted_error"], entry["heldout_error"]) for entry in shown],
+    )
+    table(
+        "Cost space",
+        ("", "value"),
+        [
+            ("nodes", figures["nodes"]),
+            ("fitted pairs", figures["pairs"]),
+            ("blocks", figures["blocks"]),
+            ("held-out pairs", figures["heldout_pairs"]),
+            ("median relative error", figures["median_relative_error"]),
+            ("90th percentile of it", figures["p90_relative_error"]),
+            ("mean absolute error, ms", figures["mae_ms"]),
+        ],
+    )
     typer.echo(f"wrote {figures['coordinates']} in {figures['seconds']:.1f} s")

@@ -43,13 +43,15 @@ def command(scenario: Path = SCENARIO, plan: Path = PLAN, as_json: bool = JSON) 
             measured = evaluate(problem, made, Measured(problem.latency, len(problem.nodes), made.space))
     over = overloads(problem, made)
     if as_json:
-        emit_json({
-            "plan": str(plan),
-            "matches_scenario": not opened.stale,
-            **estimated.as_dict(),
-            "measured": None if measured is None else measured.as_dict(),
-            "overloaded_nodes": over,
-        })
+        emit_json(
+            {
+                "plan": str(plan),
+                "matches_scenario": not opened.stale,
+                **estimated.as_dict(),
+                "measured": None if measured is None else measured.as_dict(),
+                "overloaded_nodes": over,
+            }
+        )
         return
     _print(estimated, measured, over)
 
@@ -73,44 +75,56 @@ def _print(estimated: Metrics, measured: Metrics | None, over: list[dict[str, An
     def row(name: str, value: Callable[[Metrics], Any]) -> list[Any]:
         return [name, value(estimated)] + ([] if measured is None else [value(measured)])
 
-    table(f"Latency, {estimated.approach} plan, ms", ["", "cost space"] + ["measured"] * (measured is not None), [
-        row("mean over sources", lambda m: m.latency_mean_ms),
-        row("90th percentile", lambda m: m.latency_p90_ms),
-        row("sink-based, mean", lambda m: m.sink_based_mean_ms),
-        row("sink-based, 90th percentile", lambda m: m.sink_based_p90_ms),
-        row("over sink-based, mean", lambda m: m.delta_mean_ms),
-        row("over sink-based, 90th percentile", lambda m: m.delta_p90_ms),
-        row("slowest replica, mean over sources", lambda m: m.slowest_mean_ms),
-        row("slowest replica, 90th percentile", lambda m: m.slowest_p90_ms),
-        row("unweighted over replicas, mean", lambda m: m.unweighted_mean_ms),
-        row("unweighted over replicas, 90th percentile", lambda m: m.unweighted_p90_ms),
-        row("cost, every link of every replica (Eq. 1)", lambda m: m.cost_eq1_ms),
-        row("cost by shares, objective latency", lambda m: m.cost_latency_ms),
-        row("cost by shares, objective paper", lambda m: m.cost_paper_ms),
-        [f"lower bound, objective {estimated.objective}", estimated.bound_ms] + [None] * (measured is not None),
-        ["gap to the bound", _percent(estimated.gap)] + [None] * (measured is not None),
-    ])
+    table(
+        f"Latency, {estimated.approach} plan, ms",
+        ["", "cost space"] + ["measured"] * (measured is not None),
+        [
+            row("mean over sources", lambda m: m.latency_mean_ms),
+            row("90th percentile", lambda m: m.latency_p90_ms),
+            row("sink-based, mean", lambda m: m.sink_based_mean_ms),
+            row("sink-based, 90th percentile", lambda m: m.sink_based_p90_ms),
+            row("over sink-based, mean", lambda m: m.delta_mean_ms),
+            row("over sink-based, 90th percentile", lambda m: m.delta_p90_ms),
+            row("slowest replica, mean over sources", lambda m: m.slowest_mean_ms),
+            row("slowest replica, 90th percentile", lambda m: m.slowest_p90_ms),
+            row("unweighted over replicas, mean", lambda m: m.unweighted_mean_ms),
+            row("unweighted over replicas, 90th percentile", lambda m: m.unweighted_p90_ms),
+            row("cost, every link of every replica (Eq. 1)", lambda m: m.cost_eq1_ms),
+            row("cost by shares, objective latency", lambda m: m.cost_latency_ms),
+            row("cost by shares, objective paper", lambda m: m.cost_paper_ms),
+            [f"lower bound, objective {estimated.objective}", estimated.bound_ms] + [None] * (measured is not None),
+            ["gap to the bound", _percent(estimated.gap)] + [None] * (measured is not None),
+        ],
+    )
     if measured is not None and measured.measured_share is not None and measured.measured_share < 1:
         typer.echo(f"{1 - measured.measured_share:.1%} of the links were not measured: the cost space tells those")
-    table("Load and traffic", ["", "value"], [
-        ["sub-joins", estimated.sub_joins],
-        ["replicas", estimated.replicas],
-        ["replicas of a sub-join, most", estimated.replicas_max],
-        ["hosts used", estimated.hosts],
-        ["overloaded nodes", estimated.overloaded],
-        ["overloaded, of hosts", f"{estimated.overloaded_percent:.1f} %"],
-        ["utilisation, mean over hosts", _percent(estimated.utilisation_mean)],
-        ["utilisation, most", _percent(estimated.utilisation_max)],
-        ["all rates may grow by", _percent(max(0.0, 1 / max(estimated.utilisation_max, 1e-9) - 1))],
-        ["tuples/s into hosts", estimated.tuples_in],
-        ["tuples/s over the network", estimated.tuples_network],
-    ])
+    table(
+        "Load and traffic",
+        ["", "value"],
+        [
+            ["sub-joins", estimated.sub_joins],
+            ["replicas", estimated.replicas],
+            ["replicas of a sub-join, most", estimated.replicas_max],
+            ["hosts used", estimated.hosts],
+            ["overloaded nodes", estimated.overloaded],
+            ["overloaded, of hosts", f"{estimated.overloaded_percent:.1f} %"],
+            ["utilisation, mean over hosts", _percent(estimated.utilisation_mean)],
+            ["utilisation, most", _percent(estimated.utilisation_max)],
+            ["all rates may grow by", _percent(max(0.0, 1 / max(estimated.utilisation_max, 1e-9) - 1))],
+            ["tuples/s into hosts", estimated.tuples_in],
+            ["tuples/s over the network", estimated.tuples_network],
+        ],
+    )
     if over:
         more = f", the worst {SHOWN} of {len(over):,}" if len(over) > SHOWN else ""
-        table(f"Overloaded nodes{more}", ["node", "tuples/s in", "tuples/s at most", "times"], [
-            [node["node"], node["load"], node["limit"], node["load"] / max(node["limit"], 1e-300)]
-            for node in over[:SHOWN]
-        ])
+        table(
+            f"Overloaded nodes{more}",
+            ["node", "tuples/s in", "tuples/s at most", "times"],
+            [
+                [node["node"], node["load"], node["limit"], node["load"] / max(node["limit"], 1e-300)]
+                for node in over[:SHOWN]
+            ],
+        )
 
 
 def _percent(share: float | None) -> str | None:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from nova.journal.store import Outcome, Store
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=MARKUP,
+    no_args_is_help=True,
+    rich_markup_mode=MARKUP,
     help="Follow events durably: apply them, list them, replay them.",
 )
 STATE = typer.Argument(..., metavar="STATE", help="Folder that holds the plan's state and journal.")
@@ -47,7 +48,9 @@ def apply(
     ),
     plan: Path | None = typer.Option(None, "--plan", "-p", metavar="PLAN", help="The plan that runs."),
     client: str | None = typer.Option(
-        None, "--client", metavar="NAME",
+        None,
+        "--client",
+        metavar="NAME",
         help="Number the lines for this client: lines that were applied before are passed over.",
     ),
     jitter_ms: float | None = JITTER,
@@ -81,9 +84,9 @@ def apply(
         store = Store(state)
     with store:
         warn(store.warnings)
-        _same_origin(store, scenario, plan, {
-            "jitter_ms": jitter_ms, "migration_ms": migration_ms, "hysteresis": hysteresis
-        })
+        _same_origin(
+            store, scenario, plan, {"jitter_ms": jitter_ms, "migration_ms": migration_ms, "hysteresis": hysteresis}
+        )
         teller = _Teller(as_json)
 
         def commit() -> None:
@@ -111,7 +114,11 @@ def apply(
 
 
 def _create(
-    state: Path, scenario: Path | None, plan: Path | None, jitter_ms: float | None, migration_ms: float | None,
+    state: Path,
+    scenario: Path | None,
+    plan: Path | None,
+    jitter_ms: float | None,
+    migration_ms: float | None,
     hysteresis: float | None,
 ) -> None:
     from nova.model.errors import Fault, InvalidInput
@@ -126,10 +133,16 @@ def _create(
     with progress("making the folder"):
         stability = stability_of(jitter_ms, migration_ms, hysteresis)
         running = Controller.from_plan(opened.scenario.problem, opened.plan, stability)
-        Store.create(state, running, {
-            "scenario": str(scenario.resolve()), "plan": str(plan.resolve()), "stability": stability.as_dict(),
-            "inputs": inputs_of(opened.scenario),
-        })
+        Store.create(
+            state,
+            running,
+            {
+                "scenario": str(scenario.resolve()),
+                "plan": str(plan.resolve()),
+                "stability": stability.as_dict(),
+                "inputs": inputs_of(opened.scenario),
+            },
+        )
 
 
 def _same_origin(store: Store, scenario: Path | None, plan: Path | None, stability: dict[str, float | None]) -> None:
@@ -141,7 +154,8 @@ def _same_origin(store: Store, scenario: Path | None, plan: Path | None, stabili
     known = {**about, **about.get("stability", {})}
     faults = [
         Fault(str(store.folder), f"was made with {known[name]}", field=name, value=value)
-        for name, value in given.items() if value is not None and name in known and value != known[name]
+        for name, value in given.items()
+        if value is not None and name in known and value != known[name]
     ]
     if faults:
         raise InvalidInput(faults)
@@ -199,10 +213,17 @@ class _Teller:
             self.repeated += one.sequence is None
             self.changes += len(one.changes)
             if self.as_json:
-                print(json.dumps({
-                    "line": one.step.line, "sequence": one.sequence, "repeated": one.sequence is None,
-                    "changes": [to_json(change) for change in one.changes],
-                }, ensure_ascii=False))
+                print(
+                    json.dumps(
+                        {
+                            "line": one.step.line,
+                            "sequence": one.sequence,
+                            "repeated": one.sequence is None,
+                            "changes": [to_json(change) for change in one.changes],
+                        },
+                        ensure_ascii=False,
+                    )
+                )
                 continue
             kinds = ", ".join(event.kind for event in one.step.events[:3])
             kinds += f" and {len(one.step.events) - 3} more" if len(one.step.events) > 3 else ""
@@ -220,10 +241,18 @@ class _Teller:
         """All is done."""
         waiting = store.controller.waiting_list()
         if self.as_json:
-            print(json.dumps({
-                "steps": self.steps, "repeated": self.repeated, "sequence": store.sequence,
-                "plan": str(current / "plan"), "waiting": len(waiting),
-            }, ensure_ascii=False))
+            print(
+                json.dumps(
+                    {
+                        "steps": self.steps,
+                        "repeated": self.repeated,
+                        "sequence": store.sequence,
+                        "plan": str(current / "plan"),
+                        "waiting": len(waiting),
+                    },
+                    ensure_ascii=False,
+                )
+            )
         else:
             typer.echo(
                 f"{self.steps:,} steps, {self.repeated:,} of them applied before, {self.changes:,} changes; "
@@ -260,13 +289,20 @@ def log(
     if as_json:
         emit_json(rows)
         return
-    table(f"Journal of {state}", ["step", "taken in", "client", "number", "events"], [
+    table(
+        f"Journal of {state}",
+        ["step", "taken in", "client", "number", "events"],
         [
-            row["sequence"], datetime.fromtimestamp(row["at"] / 1000, UTC).isoformat(sep=" ", timespec="milliseconds"),
-            row.get("client"), row.get("number"), "\n".join(_text(event) for event in row["events"]),
-        ]
-        for row in rows
-    ])
+            [
+                row["sequence"],
+                datetime.fromtimestamp(row["at"] / 1000, UTC).isoformat(sep=" ", timespec="milliseconds"),
+                row.get("client"),
+                row.get("number"),
+                "\n".join(_text(event) for event in row["events"]),
+            ]
+            for row in rows
+        ],
+    )
 
 
 def _text(event: dict[str, Any]) -> str:
@@ -298,10 +334,15 @@ def replay(
         if output is not None:
             write_running(found.controller, output, Identity.read(state).about.get("inputs"))
     if as_json:
-        emit_json({
-            "first": found.first, "last": found.last, "equal": found.equal,
-            "compared": [asdict(one) for one in found.compared], "plan": None if output is None else str(output),
-        })
+        emit_json(
+            {
+                "first": found.first,
+                "last": found.last,
+                "equal": found.equal,
+                "compared": [asdict(one) for one in found.compared],
+                "plan": None if output is None else str(output),
+            }
+        )
     else:
         typer.echo(f"replayed {found.last - found.first:,} steps, from step {found.first:,} to {found.last:,}")
         words = {True: "equal, bit by bit", False: "DIFFERENT", None: "older than the journal: not compared"}

@@ -82,16 +82,29 @@ def _print_join(join: JoinExplained) -> None:
         f" where it runs{above}."
     )
     typer.echo(f"  {'Whole' if join.cut == 'whole' else 'Cut'}: {join.why}")
-    table("Hosts", ["node", "cost, ms", "results", "left/s", "right/s", "replicas"], [
-        [p.node, p.cost_ms, f"{p.share:.1%}", p.left_rate, p.right_rate, p.replicas] for p in join.parts[:SHOWN]
-    ])
+    table(
+        "Hosts",
+        ["node", "cost, ms", "results", "left/s", "right/s", "replicas"],
+        [[p.node, p.cost_ms, f"{p.share:.1%}", p.left_rate, p.right_rate, p.replicas] for p in join.parts[:SHOWN]],
+    )
     estimates = any(abs(c.cost_ms - c.estimated_ms) > 1e-9 for c in join.candidates)
     columns = ["", "node", "cost, ms", *(["estimated"] if estimates else []), "free/s", "verdict", "reason"]
-    table("Nodes by cost", columns, [
-        [c.rank, c.node, c.cost_ms, *([c.estimated_ms] if estimates else []), c.free, c.verdict,
-         c.reason if c.measured else f"{c.reason} (not all links measured)"]
-        for c in join.candidates
-    ])
+    table(
+        "Nodes by cost",
+        columns,
+        [
+            [
+                c.rank,
+                c.node,
+                c.cost_ms,
+                *([c.estimated_ms] if estimates else []),
+                c.free,
+                c.verdict,
+                c.reason if c.measured else f"{c.reason} (not all links measured)",
+            ]
+            for c in join.candidates
+        ],
+    )
     if join.turned_down:
         counts = ", ".join(f"{n:,} {verdict}" for verdict, n in sorted(join.turned_down.items()))
         typer.echo(f"Turned down before its last host: {counts}.")
@@ -100,24 +113,33 @@ def _print_join(join: JoinExplained) -> None:
 def _print_node(node: NodeExplained) -> None:
     typer.secho(node.node, bold=True)
     typer.echo(f"  {node.said}")
-    table("Tuples/s", ["capacity", "bandwidth", "load", "free", "utilisation"], [
-        [rate(node.capacity), rate(node.bandwidth), rate(node.load), rate(node.free), f"{node.utilisation:.1%}"]
-    ])
+    table(
+        "Tuples/s",
+        ["capacity", "bandwidth", "load", "free", "utilisation"],
+        [[rate(node.capacity), rate(node.bandwidth), rate(node.load), rate(node.free), f"{node.utilisation:.1%}"]],
+    )
     if node.hosted:
         more = f", {SHOWN} of {len(node.hosted):,}" if len(node.hosted) > SHOWN else ""
-        table(f"Hosts{more}", ["join", "results", "left", "right", "to the sink"], [
+        table(
+            f"Hosts{more}",
+            ["join", "results", "left", "right", "to the sink"],
             [
-                f"{h.left} ⋈ {h.right} ({h.query})", f"{h.share:.1%}",
-                f"{rate(h.left_rate)}/s from {h.left_node}, {h.left_ms:,.1f} ms",
-                f"{rate(h.right_rate)}/s from {h.right_node}, {h.right_ms:,.1f} ms",
-                f"{h.sink}, {h.sink_ms:,.1f} ms",
-            ]
-            for h in node.hosted[:SHOWN]
-        ])
+                [
+                    f"{h.left} ⋈ {h.right} ({h.query})",
+                    f"{h.share:.1%}",
+                    f"{rate(h.left_rate)}/s from {h.left_node}, {h.left_ms:,.1f} ms",
+                    f"{rate(h.right_rate)}/s from {h.right_node}, {h.right_ms:,.1f} ms",
+                    f"{h.sink}, {h.sink_ms:,.1f} ms",
+                ]
+                for h in node.hosted[:SHOWN]
+            ],
+        )
     if node.sources:
         more = f", {SHOWN} of {len(node.sources):,}" if len(node.sources) > SHOWN else ""
-        table(f"Sends{more}", ["source", "rate/s", "to", "tuples/s", "ms"], [
-            [s.source, s.rate, s.to, s.tuples, s.ms] for s in node.sources[:SHOWN]
-        ])
+        table(
+            f"Sends{more}",
+            ["source", "rate/s", "to", "tuples/s", "ms"],
+            [[s.source, s.rate, s.to, s.tuples, s.ms] for s in node.sources[:SHOWN]],
+        )
     if node.sink_of:
         typer.echo(f"Sink of {', '.join(node.sink_of)}.")

@@ -26,21 +26,32 @@ HEAVY_BYTES = 32 * 2**20
 
 @app.command()
 def command(
-    inputs: list[str] = typer.Argument(..., metavar="INPUT…", help="Files, folders or globs of raw results: CSV, JSON "
-                                       "lines, Parquet or RIPE Atlas result JSON, also compressed."),
+    inputs: list[str] = typer.Argument(
+        ...,
+        metavar="INPUT…",
+        help="Files, folders or globs of raw results: CSV, JSON "
+        "lines, Parquet or RIPE Atlas result JSON, also compressed.",
+    ),
     output: str = typer.Option(..., "-o", "--output", metavar="DIR", help="Folder for the tables and the report."),
     bucket: str = typer.Option("1h", help="Length of the time buckets, such as 10min, 1h or 1d."),
-    zeros: str = typer.Option("missing", help="What an RTT of 0 means: missing (quarantined) or floored (kept, raised "
-                              "to --floor)."),
+    zeros: str = typer.Option(
+        "missing", help="What an RTT of 0 means: missing (quarantined) or floored (kept, raised to --floor)."
+    ),
     floor: str = typer.Option("0.5ms", help="What a floored zero becomes."),
     max_rtt: str = typer.Option("60s", help="RTTs above this are absurd."),
     since: str | None = typer.Option(None, metavar="TIME", help="Earliest time that counts (ISO 8601; default 2000)."),
     until: str | None = typer.Option(None, metavar="TIME", help="Latest time that counts (default: a day from now)."),
-    columns: str | None = typer.Option(None, metavar="PART=COLUMN,…", help="Which column is from, to, rtt, time, "
-                                       "sequence or site, where their names do not say it."),
+    columns: str | None = typer.Option(
+        None,
+        metavar="PART=COLUMN,…",
+        help="Which column is from, to, rtt, time, sequence or site, where their names do not say it.",
+    ),
     nodes: str | None = typer.Option(None, metavar="FILE", help="Table of nodes; pings of others are quarantined."),
-    follow: bool = typer.Option(False, "--follow", help="Keep taking in files that arrive in INPUT, one folder; embed "
-                                "the nodes and tell which ones moved."),
+    follow: bool = typer.Option(
+        False,
+        "--follow",
+        help="Keep taking in files that arrive in INPUT, one folder; embed the nodes and tell which ones moved.",
+    ),
     once: bool = typer.Option(False, "--once", help="With --follow: take in what is there, then stop."),
     every: str = typer.Option("10s", help="With --follow: time between two looks into the folder."),
     moved_by: str = typer.Option("10ms", help="With --follow: how far a node has to move to be told."),
@@ -97,27 +108,34 @@ def show(report: dict[str, Any], output: str) -> None:
     """Print the report as tables."""
     rows, coverage, loss = report["rows"], report["coverage"], report["loss"]
     kinds = [("good", rows["good"]), ("duplicates", rows["duplicates"]), *rows["quarantined"].items()]
-    table(f"{rows['rows']:,} rows", ("went to", "rows", "share (%)"),
-          [(kind, count, 100.0 * count / max(1, rows["rows"])) for kind, count in kinds])
+    table(
+        f"{rows['rows']:,} rows",
+        ("went to", "rows", "share (%)"),
+        [(kind, count, 100.0 * count / max(1, rows["rows"])) for kind, count in kinds],
+    )
     asymmetry = report["asymmetry"]
-    table("what was measured", ("figure", "value"), [
-        ("nodes", coverage["nodes"]),
-        ("pairs", coverage["pairs"]),
-        ("coverage of all pairs (%)", percent(coverage["share"])),
-        ("neighbours of a node, least", coverage["neighbours_least"]),
-        ("neighbours of a node, median", coverage["neighbours_median"]),
-        ("time buckets", coverage["buckets"]),
-        ("from", coverage["first"]),
-        ("to", coverage["last"]),
-        ("RTT, median over pairs and buckets (ms)", report["rtt_ms"]["p50"]),
-        ("RTT, 99th percentile (ms)", report["rtt_ms"]["p99"]),
-        ("jitter, median (ms)", report["jitter_ms"]["p50"]),
-        ("lost pings (%)", percent(loss["share"])),
-        ("measured both ways (pairs × buckets)", asymmetry["pair_buckets_both_ways"]),
-        ("asymmetry, median (%)", percent(asymmetry["p50"])),
-        ("asymmetry, 90th percentile (%)", percent(asymmetry["p90"])),
-        ("triangle violations on a sample (%)", percent(report["triangles"]["tiv_share"])),
-    ])
+    table(
+        "what was measured",
+        ("figure", "value"),
+        [
+            ("nodes", coverage["nodes"]),
+            ("pairs", coverage["pairs"]),
+            ("coverage of all pairs (%)", percent(coverage["share"])),
+            ("neighbours of a node, least", coverage["neighbours_least"]),
+            ("neighbours of a node, median", coverage["neighbours_median"]),
+            ("time buckets", coverage["buckets"]),
+            ("from", coverage["first"]),
+            ("to", coverage["last"]),
+            ("RTT, median over pairs and buckets (ms)", report["rtt_ms"]["p50"]),
+            ("RTT, 99th percentile (ms)", report["rtt_ms"]["p99"]),
+            ("jitter, median (ms)", report["jitter_ms"]["p50"]),
+            ("lost pings (%)", percent(loss["share"])),
+            ("measured both ways (pairs × buckets)", asymmetry["pair_buckets_both_ways"]),
+            ("asymmetry, median (%)", percent(asymmetry["p50"])),
+            ("asymmetry, 90th percentile (%)", percent(asymmetry["p90"])),
+            ("triangle violations on a sample (%)", percent(report["triangles"]["tiv_share"])),
+        ],
+    )
     typer.echo(f"tables, report.json and report.png are in {output}")
 
 
@@ -131,9 +149,11 @@ def _follow(spark: Any, task: Task, moved_ms: float, every_s: float, once: bool,
             typer.echo(json.dumps(figures))
             return
         bad = sum(figures.get("quarantined", {}).values())
-        typer.echo(f"batch {figures['batch']}: {figures['files']} files, {figures.get('good', 0):,} good rows, "
-                   f"{bad:,} quarantined, {figures['changed_pairs']:,} pairs changed, {figures['placed']:,} nodes "
-                   f"placed, {figures['moved']:,} moved ({figures['seconds']:.1f} s)")
+        typer.echo(
+            f"batch {figures['batch']}: {figures['files']} files, {figures.get('good', 0):,} good rows, "
+            f"{bad:,} quarantined, {figures['changed_pairs']:,} pairs changed, {figures['placed']:,} nodes "
+            f"placed, {figures['moved']:,} moved ({figures['seconds']:.1f} s)"
+        )
         for name in figures["unknown_files"]:
             warn([f"{name}: unknown ending, passed over"])
 
@@ -165,6 +185,7 @@ def _time(text: str, option: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidInput([Fault(option, "a time such as 2025-03-01 or 2025-03-01T12:00:00 expected", value=text)]
-                           ) from None
+        raise InvalidInput(
+            [Fault(option, "a time such as 2025-03-01 or 2025-03-01T12:00:00 expected", value=text)]
+        ) from None
     return time if time.tzinfo else time.replace(tzinfo=UTC)

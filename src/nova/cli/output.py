@@ -77,8 +77,13 @@ def percent(share: float | None) -> float | None:
 def progress(description: str) -> Iterator[Progress]:
     """A progress display on stderr that stays silent when nobody watches."""
     bar = Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(),
-        console=errors, transient=True, disable=not errors.is_terminal,
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=errors,
+        transient=True,
+        disable=not errors.is_terminal,
     )
     with bar:
         bar.add_task(description, total=None)

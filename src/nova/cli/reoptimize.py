@@ -63,21 +63,30 @@ def command(
         file = write_running(running, output, inputs_of(opened.scenario))
     waiting = running.waiting_list()
     if as_json:
-        emit_json({
-            "plan": str(output), "scenario": None if file is None else str(file), "steps": told,
-            "cost_before_ms": cost, "cost_after_ms": running.cost(),
-            "waiting": [{name: getattr(one, name) for name in one.__slots__} for one in waiting],
-        })
+        emit_json(
+            {
+                "plan": str(output),
+                "scenario": None if file is None else str(file),
+                "steps": told,
+                "cost_before_ms": cost,
+                "cost_after_ms": running.cost(),
+                "waiting": [{name: getattr(one, name) for name in one.__slots__} for one in waiting],
+            }
+        )
     else:
         print_changes(f"Changes of {plan}", changes)
         kinds = Counter(change.kind for change in changes)
-        table("Summary", ["", "value"], [
-            ["steps", len(told)],
-            *([f"changes: {kind}", count] for kind, count in sorted(kinds.items())),
-            ["cost before, ms", cost],
-            ["cost after, ms", running.cost()],
-            ["sub-joins that do not run", len(waiting)],
-        ])
+        table(
+            "Summary",
+            ["", "value"],
+            [
+                ["steps", len(told)],
+                *([f"changes: {kind}", count] for kind, count in sorted(kinds.items())),
+                ["cost before, ms", cost],
+                ["cost after, ms", running.cost()],
+                ["sub-joins that do not run", len(waiting)],
+            ],
+        )
         typer.echo(f"wrote {output}" + ("" if file is None else f", for the scenario {file}"))
     if file is None:
         warn(["no two sources join any more: no scenario was written"])

@@ -26,32 +26,53 @@ app = typer.Typer()
 def command(
     scenario: Path = typer.Argument(..., metavar="SCENARIO", help="Scenario file with an `input` for each stream."),
     plan: Path | None = typer.Option(None, help="Folder of a plan made for it; without one, nova plans first."),
-    out: Path = typer.Option(Path("out/run"), "-o", "--out", metavar="DIR",
-                             help="Folder of the run: checkpoint, plans, results. The same folder again continues."),
+    out: Path = typer.Option(
+        Path("out/run"),
+        "-o",
+        "--out",
+        metavar="DIR",
+        help="Folder of the run: checkpoint, plans, results. The same folder again continues.",
+    ),
     fresh: bool = typer.Option(False, "--fresh", help="Forget an earlier run in the folder, and its results."),
     until_end: bool = typer.Option(False, "--until-end", help="Stop at the end of the input."),
     duration: str | None = typer.Option(None, help="Stop after this long, such as 30s or 10min."),
     every: str = typer.Option("0ms", help="Time between batches, such as 500ms; 0ms: as fast as possible."),
     lateness: str = typer.Option("10s", help="Tuples up to this late are never dropped."),
     speed: float | None = typer.Option(None, help="Replay recorded files at this multiple of their own speed."),
-    to: str = typer.Option("parquet", metavar="FORMAT[:TARGET]",
-                           help="Where results go: parquet, json or a folder after a colon; console; "
-                                "mqtt://host:1883/topic; any format that Spark writes."),
+    to: str = typer.Option(
+        "parquet",
+        metavar="FORMAT[:TARGET]",
+        help="Where results go: parquet, json or a folder after a colon; console; "
+        "mqtt://host:1883/topic; any format that Spark writes.",
+    ),
     to_option: list[str] = typer.Option([], "--to-option", metavar="NAME=VALUE", help="Options of the sink format."),
     approach: str = typer.Option("nova", help="Who plans where no plan is given: nova, or a baseline such as sink."),
-    emulate: bool = typer.Option(False, "--emulate", help="Follow all tuples through hosts of the scenario's capacity "
-                                 "and links of its latency; the report compares with the simulation."),
-    replan: Path | None = typer.Option(None, metavar="PLAN",
-                                       help="Hand this new plan, or this file of changes as `nova reoptimize` prints "
-                                            "them, to the run in the folder of -o, and return."),
-    watch: Path | None = typer.Option(None, metavar="EVENTS",
-                                      help="Follow this file of events, one JSON line each, while it grows: each makes "
-                                           "the run switch plans at the next window where that is better."),
-    site: str | None = typer.Option(None, metavar="NODE",
-                                    help="Run only what this node hosts; SCENARIO may then be the folder that "
-                                         "`nova deploy` wrote for it."),
-    exchange: str | None = typer.Option(None, metavar="ADDRESS",
-                                        help="With --site: a folder that all sites see, or mqtt://host:1883/prefix."),
+    emulate: bool = typer.Option(
+        False,
+        "--emulate",
+        help="Follow all tuples through hosts of the scenario's capacity "
+        "and links of its latency; the report compares with the simulation.",
+    ),
+    replan: Path | None = typer.Option(
+        None,
+        metavar="PLAN",
+        help="Hand this new plan, or this file of changes as `nova reoptimize` prints "
+        "them, to the run in the folder of -o, and return.",
+    ),
+    watch: Path | None = typer.Option(
+        None,
+        metavar="EVENTS",
+        help="Follow this file of events, one JSON line each, while it grows: each makes "
+        "the run switch plans at the next window where that is better.",
+    ),
+    site: str | None = typer.Option(
+        None,
+        metavar="NODE",
+        help="Run only what this node hosts; SCENARIO may then be the folder that `nova deploy` wrote for it.",
+    ),
+    exchange: str | None = typer.Option(
+        None, metavar="ADDRESS", help="With --site: a folder that all sites see, or mqtt://host:1883/prefix."
+    ),
     master: str | None = typer.Option(None, help="Address of a Spark cluster; without one, this machine."),
     as_json: bool = JSON,
 ) -> None:
@@ -77,19 +98,26 @@ def command(
 
     sink, target = _sink(to)
     settings = Settings(
-        folder=out, until_end=until_end,
+        folder=out,
+        until_end=until_end,
         duration_s=None if duration is None else milliseconds(duration, "--duration") / 1000,
-        every_ms=round(milliseconds(every, "--every")), lateness_ms=round(milliseconds(lateness, "--lateness")),
-        format=sink, target=target, options=dict(_pair(option) for option in to_option), speed=speed,
-        emulate=emulate, watch=watch,
+        every_ms=round(milliseconds(every, "--every")),
+        lateness_ms=round(milliseconds(lateness, "--lateness")),
+        format=sink,
+        target=target,
+        options=dict(_pair(option) for option in to_option),
+        speed=speed,
+        emulate=emulate,
+        watch=watch,
     )
     if fresh:
         _forget(out)
     if site is not None:
         unfit = [name for name, value in (("--watch", watch), ("--emulate", emulate)) if value]
         if unfit:
-            raise InvalidInput([Fault("command line", "is for whole runs, not for a site", field=name)
-                                for name in unfit])
+            raise InvalidInput(
+                [Fault("command line", "is for whole runs, not for a site", field=name) for name in unfit]
+            )
         _run_site(scenario, plan, site, exchange, master, settings, as_json)
         return
     loaded, chosen = _open(scenario, plan, out, approach)
@@ -120,8 +148,15 @@ def _stop_on_signals(stop: Callable[[], None]) -> None:
         signal.signal(name, lambda *_: stop())
 
 
-def _run_site(scenario: Path, plan: Path | None, node: str, exchange: str | None, master: str | None,
-              settings: Settings, as_json: bool) -> None:
+def _run_site(
+    scenario: Path,
+    plan: Path | None,
+    node: str,
+    exchange: str | None,
+    master: str | None,
+    settings: Settings,
+    as_json: bool,
+) -> None:
     """Run one site: from its own folder, or from the whole scenario and plan."""
     from nova.spark.session import session, to_the_end
     from nova.spark.sites import share as shares
@@ -137,8 +172,15 @@ def _run_site(scenario: Path, plan: Path | None, node: str, exchange: str | None
         config = dict(mine.settled.spark)
     else:
         if plan is None or exchange is None:
-            raise InvalidInput([Fault("command line", "a site needs a plan and an exchange that all sites share",
-                                      field="--plan" if plan is None else "--exchange")])
+            raise InvalidInput(
+                [
+                    Fault(
+                        "command line",
+                        "a site needs a plan and an exchange that all sites share",
+                        field="--plan" if plan is None else "--exchange",
+                    )
+                ]
+            )
         loaded, chosen = _open(scenario, plan, settings.folder, "nova")
         row = shares.node_row(loaded.problem, node, str(scenario))
         config = dict(shares.SMALL_SPARK)
@@ -159,8 +201,11 @@ def _run_site(scenario: Path, plan: Path | None, node: str, exchange: str | None
     if as_json:
         emit_json(report)
         return
-    table(f"Site {node}", ["query", "tuples", "results", "batches"], [
-        (q["query"], sum(q["tuples"].values()), q["results"], q["batches"]) for q in report["queries"]])
+    table(
+        f"Site {node}",
+        ["query", "tuples", "results", "batches"],
+        [(q["query"], sum(q["tuples"].values()), q["results"], q["batches"]) for q in report["queries"]],
+    )
     typer.echo(f"checkpoint and results are in {report['folder']}")
 
 
@@ -232,38 +277,76 @@ def _pair(option: str) -> tuple[str, str]:
 
 
 def _print(report: dict[str, Any]) -> None:
-    table("Run", ["", "value"], [
-        ("seconds", report["seconds"]),
-        ("first result after, s", min((q["first_result_s"] for q in report["queries"] if q["first_result_s"]),
-                                      default=None)),
-        ("tuples", report["tuples"]),
-        ("tuples/s", report["tuples_per_s"]),
-        ("results", report["results"]),
-        ("results/s", report["results_per_s"]),
-        ("late tuples", report["late_tuples"]),
-        ("tuples of unknown sources", report["unknown_tuples"]),
-    ])
-    table("Event to sink, ms", ["query", "median", "90th", "99th percentile", "most", "counted from", "watermark"], [
-        (q["query"], *((q["latency_ms"] or {}).get(p) for p in ("p50", "p90", "p99", "max")),
-         q["latency_clock"] or "no time: files are read as they come; --speed gives one", q["watermark"])
-        for q in report["queries"]
-    ])
-    table("Hosts, tuples/s", ["node", "measured", "planned", "capacity", "used %", "planned %", "results"], [
-        (h["node"], h["tuples_per_s"], h["planned_tuples_per_s"], h["capacity"], percent(h["utilisation"]),
-         percent(h["planned_utilisation"]), h["results"])
-        for h in report["hosts"]
-    ])
+    table(
+        "Run",
+        ["", "value"],
+        [
+            ("seconds", report["seconds"]),
+            (
+                "first result after, s",
+                min((q["first_result_s"] for q in report["queries"] if q["first_result_s"]), default=None),
+            ),
+            ("tuples", report["tuples"]),
+            ("tuples/s", report["tuples_per_s"]),
+            ("results", report["results"]),
+            ("results/s", report["results_per_s"]),
+            ("late tuples", report["late_tuples"]),
+            ("tuples of unknown sources", report["unknown_tuples"]),
+        ],
+    )
+    table(
+        "Event to sink, ms",
+        ["query", "median", "90th", "99th percentile", "most", "counted from", "watermark"],
+        [
+            (
+                q["query"],
+                *((q["latency_ms"] or {}).get(p) for p in ("p50", "p90", "p99", "max")),
+                q["latency_clock"] or "no time: files are read as they come; --speed gives one",
+                q["watermark"],
+            )
+            for q in report["queries"]
+        ],
+    )
+    table(
+        "Hosts, tuples/s",
+        ["node", "measured", "planned", "capacity", "used %", "planned %", "results"],
+        [
+            (
+                h["node"],
+                h["tuples_per_s"],
+                h["planned_tuples_per_s"],
+                h["capacity"],
+                percent(h["utilisation"]),
+                percent(h["planned_utilisation"]),
+                h["results"],
+            )
+            for h in report["hosts"]
+        ],
+    )
     if report["emulation"] is not None:
         _print_emulation(report["emulation"])
     typer.echo(f"results and checkpoint are in {report['folder']}")
 
 
 def _print_emulation(told: dict[str, Any]) -> None:
-    table(f"Emulated hosts and links over {told['duration_s']:.0f} s, and what the simulation predicts",
-          ["", "emulated", "predicted"],
-          [(row["figure"], row["emulated"], row["predicted"]) for row in told["compared"]])
+    table(
+        f"Emulated hosts and links over {told['duration_s']:.0f} s, and what the simulation predicts",
+        ["", "emulated", "predicted"],
+        [(row["figure"], row["emulated"], row["predicted"]) for row in told["compared"]],
+    )
     predicted = {node["node"]: node for node in told["predicted"]["nodes"]}
-    table("Emulated hosts", ["node", "offered %", "predicted %", "queue at the end", "predicted", "longest queue"], [
-        (n["node"], 100 * n["offered"], percent(predicted.get(n["node"], {}).get("offered")), n["backlog"],
-         predicted.get(n["node"], {}).get("backlog"), n["peak_backlog"]) for n in told["nodes"]
-    ])
+    table(
+        "Emulated hosts",
+        ["node", "offered %", "predicted %", "queue at the end", "predicted", "longest queue"],
+        [
+            (
+                n["node"],
+                100 * n["offered"],
+                percent(predicted.get(n["node"], {}).get("offered")),
+                n["backlog"],
+                predicted.get(n["node"], {}).get("backlog"),
+                n["peak_backlog"],
+            )
+            for n in told["nodes"]
+        ],
+    )

@@ -15,12 +15,16 @@ app = typer.Typer()
 
 @app.command()
 def command(
-    inputs: list[str] = typer.Argument(..., metavar="INPUT…", help="Files, folders or globs of archives: CSV with ';' "
-                                       "as Sensor.Community publishes them, also compressed."),
+    inputs: list[str] = typer.Argument(
+        ...,
+        metavar="INPUT…",
+        help="Files, folders or globs of archives: CSV with ';' as Sensor.Community publishes them, also compressed.",
+    ),
     output: Path = typer.Option(..., "-o", "--output", metavar="DIR", help="Folder for readings, tables and scenario."),
     cell: float = typer.Option(0.1, help="Size of a region in degrees, where no polygons are given."),
-    regions: Path | None = typer.Option(None, metavar="FILE", help="GeoJSON with one polygon per region; sensors in "
-                                        "none of them are quarantined."),
+    regions: Path | None = typer.Option(
+        None, metavar="FILE", help="GeoJSON with one polygon per region; sensors in none of them are quarantined."
+    ),
     master: str | None = typer.Option(None, help="Address of a Spark cluster; without one, this machine."),
     as_json: bool = JSON,
 ) -> None:
@@ -54,12 +58,27 @@ def command(
 def _show(report: dict[str, Any], output: Path) -> None:
     rows = report["rows"]
     kinds = [("good", rows["good"]), ("duplicates", rows["duplicates"]), *rows["quarantined"].items()]
-    table(f"{rows['rows']:,} records", ("went to", "records", "share (%)"),
-          [(kind, count, 100.0 * count / max(1, rows["rows"])) for kind, count in kinds])
-    table(f"streams over {report['regions']} regions", ("stream", "sensors", "readings", "median interval (s)",
-                                                        "tuples/s", "first", "last"),
-          [(name, figures["sources"], figures["readings"], figures["interval_s"], figures["rate"], figures["first"],
-            figures["last"]) for name, figures in report["streams"].items()])
+    table(
+        f"{rows['rows']:,} records",
+        ("went to", "records", "share (%)"),
+        [(kind, count, 100.0 * count / max(1, rows["rows"])) for kind, count in kinds],
+    )
+    table(
+        f"streams over {report['regions']} regions",
+        ("stream", "sensors", "readings", "median interval (s)", "tuples/s", "first", "last"),
+        [
+            (
+                name,
+                figures["sources"],
+                figures["readings"],
+                figures["interval_s"],
+                figures["rate"],
+                figures["first"],
+                figures["last"],
+            )
+            for name, figures in report["streams"].items()
+        ],
+    )
     if report["scenario"] is None:
         typer.echo(f"only one stream has sensors, so there is no scenario; readings and tables are in {output}")
     else:

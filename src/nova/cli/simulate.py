@@ -49,20 +49,26 @@ def command(
         return
     figures = run.summary()
     table(
-        f"Event to sink, {run.approach}, {duration:g} s simulated", ["ms", *figures["latency_ms"]["tuple"]],
+        f"Event to sink, {run.approach}, {duration:g} s simulated",
+        ["ms", *figures["latency_ms"]["tuple"]],
         [[name, *columns.values()] for name, columns in figures["latency_ms"].items()],
     )
-    table("Tuples and results", ["", "count", "per second"], [
-        ["tuples emitted", run.emitted, run.emitted / duration],
-        ["deliveries to hosts", run.delivered, run.delivered / duration],
-        ["deliveries served", run.served, run.served_per_s],
-        ["backlog at the end", run.backlog, None],
-        ["on the way at the end", run.in_flight, None],
-        ["results at the sink", round(run.results), run.results_per_s],
-    ])
+    table(
+        "Tuples and results",
+        ["", "count", "per second"],
+        [
+            ["tuples emitted", run.emitted, run.emitted / duration],
+            ["deliveries to hosts", run.delivered, run.delivered / duration],
+            ["deliveries served", run.served, run.served_per_s],
+            ["backlog at the end", run.backlog, None],
+            ["on the way at the end", run.in_flight, None],
+            ["results at the sink", round(run.results), run.results_per_s],
+        ],
+    )
     table(
         f"Busiest of {figures['nodes']['used']} nodes ({figures['nodes']['saturated']} get more than they can serve)",
-        ["node", "offered load", "busy", "served", "backlog", "longest queue"], [list(node.values()) for node in nodes],
+        ["node", "offered load", "busy", "served", "backlog", "longest queue"],
+        [list(node.values()) for node in nodes],
     )
 
 
@@ -78,7 +84,8 @@ def busiest(run: SimulationResult, ids: list[str]) -> list[dict[str, Any]]:
             "backlog": int(run.node_backlog[v]),
             "peak_backlog": int(run.node_peak_backlog[v]),
         }
-        for v in order[:BUSIEST] if run.node_arrived[v] > 0
+        for v in order[:BUSIEST]
+        if run.node_arrived[v] > 0
     ]
 
 

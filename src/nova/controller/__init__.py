@@ -38,10 +38,28 @@ if TYPE_CHECKING:
     from nova.controller.stability import Stability
 
 __all__ = [
-    "Controller", "Stability", "Waiting",
-    "Change", "Deploy", "Undeploy", "Move", "Repartition",
-    "Event", "NodeAdded", "NodeRemoved", "NodeMoved", "CapacityChanged", "LatencyMeasured", "SourceAdded",
-    "SourceRemoved", "RateChanged", "PairAllowed", "PairWithdrawn", "QueryAdded", "QueryRemoved", "SinkMoved",
+    "Controller",
+    "Stability",
+    "Waiting",
+    "Change",
+    "Deploy",
+    "Undeploy",
+    "Move",
+    "Repartition",
+    "Event",
+    "NodeAdded",
+    "NodeRemoved",
+    "NodeMoved",
+    "CapacityChanged",
+    "LatencyMeasured",
+    "SourceAdded",
+    "SourceRemoved",
+    "RateChanged",
+    "PairAllowed",
+    "PairWithdrawn",
+    "QueryAdded",
+    "QueryRemoved",
+    "SinkMoved",
 ]
 
 _HOME = {

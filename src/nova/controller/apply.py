@@ -256,8 +256,7 @@ class Step:
                 continue
             ruled = self._partners(rule, side, row, event)
             listed = [
-                names.source_of(rule.streams[1 - side], partner)
-                for partner in (event.partners or {}).get(rule.id, ())
+                names.source_of(rule.streams[1 - side], partner) for partner in (event.partners or {}).get(rule.id, ())
             ]
             known = set(ruled)
             extra = [partner for partner in dict.fromkeys(listed) if partner not in known]

@@ -59,7 +59,9 @@ class Controller:
     def from_plan(cls, problem: Problem, plan: Plan, stability: Stability = Stability()) -> Controller:
         """A controller over a plan of a problem."""
         return cls(
-            State.of(problem, plan, stability), Names.of(problem), Measured(problem.latency, len(problem.nodes)),
+            State.of(problem, plan, stability),
+            Names.of(problem),
+            Measured(problem.latency, len(problem.nodes)),
             stability,
         )
 
@@ -136,11 +138,15 @@ class Controller:
             if joins["first"][row] >= 0:
                 continue  # it runs, on hosts that are overloaded knowingly
             left, right = int(joins["left"][row]), int(joins["right"][row])
-            found.append(Waiting(
-                names.rule(int(joins["query"][row])).id, names.sources[left], names.sources[right],
-                0.0 if math.isinf(demand) else float(rate[left] + rate[right]),
-                "its query has no sink" if math.isinf(demand) else "no room",
-            ))
+            found.append(
+                Waiting(
+                    names.rule(int(joins["query"][row])).id,
+                    names.sources[left],
+                    names.sources[right],
+                    0.0 if math.isinf(demand) else float(rate[left] + rate[right]),
+                    "its query has no sink" if math.isinf(demand) else "no room",
+                )
+            )
         return found
 
     def problem(self) -> Problem:

@@ -190,11 +190,16 @@ def _changes(old: _Side, new: _Side, gone: _Rows, made: _Rows) -> list[ReplicaCh
             else:
                 assert was is not None
                 ids, part, rate = old_ids[was], old_parts[was], float(old_rates[was])
-            changes.append(ReplicaChange(
-                kind, *ids, part, rate,
-                from_node=old_ids[was][3] if kind == "moved" and was is not None else None,
-                from_shares=old_parts[was] if kind == "resized" and was is not None else None,
-            ))
+            changes.append(
+                ReplicaChange(
+                    kind,
+                    *ids,
+                    part,
+                    rate,
+                    from_node=old_ids[was][3] if kind == "moved" and was is not None else None,
+                    from_shares=old_parts[was] if kind == "resized" and was is not None else None,
+                )
+            )
     return changes
 
 

@@ -60,8 +60,12 @@ class Drift:
 
 def _figures(metrics: Metrics, cost: float) -> dict[str, Any]:
     return {
-        "latency_mean_ms": metrics.latency_mean_ms, "latency_p90_ms": metrics.latency_p90_ms, "cost_ms": cost,
-        "replicas": metrics.replicas, "hosts": metrics.hosts, "overloaded": metrics.overloaded,
+        "latency_mean_ms": metrics.latency_mean_ms,
+        "latency_p90_ms": metrics.latency_p90_ms,
+        "cost_ms": cost,
+        "replicas": metrics.replicas,
+        "hosts": metrics.hosts,
+        "overloaded": metrics.overloaded,
         "tuples_in": metrics.tuples_in,
     }
 
@@ -77,6 +81,7 @@ def drift(problem: Problem, plan: Plan) -> Drift:
     if problem.latency is not None:
         distances = Measured(problem.latency, len(problem.nodes), fresh.space)
     return Drift(
-        evaluate(problem, plan, distances), evaluate(problem, fresh, distances),
+        evaluate(problem, plan, distances),
+        evaluate(problem, fresh, distances),
         diff(plan.table(problem), fresh.table(problem)),
     )

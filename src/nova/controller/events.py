@@ -190,8 +190,19 @@ Event: TypeAlias = (
 KINDS: dict[str, type[Event]] = {
     kind.kind: kind
     for kind in (
-        NodeAdded, NodeRemoved, NodeMoved, CapacityChanged, LatencyMeasured, SourceAdded, SourceRemoved, RateChanged,
-        PairAllowed, PairWithdrawn, QueryAdded, QueryRemoved, SinkMoved,
+        NodeAdded,
+        NodeRemoved,
+        NodeMoved,
+        CapacityChanged,
+        LatencyMeasured,
+        SourceAdded,
+        SourceRemoved,
+        RateChanged,
+        PairAllowed,
+        PairWithdrawn,
+        QueryAdded,
+        QueryRemoved,
+        SinkMoved,
     )
 }
 _WRITTEN = {"from_node": "from", "to_node": "to"}
@@ -237,16 +248,18 @@ def from_json(document: Any, file: str = "event", line: int | None = None) -> Ev
     try:
         checked = _model(name).model_validate(content)
     except ValidationError as error:
-        raise InvalidInput([
-            Fault(
-                file,
-                _words(detail["type"], detail["msg"], name),
-                line,
-                ".".join(_WRITTEN.get(str(part), str(part)) for part in detail["loc"]) or None,
-                None if detail["type"] in ("missing", "extra_forbidden") else _short(detail["input"]),
-            )
-            for detail in error.errors(include_url=False)
-        ]) from None
+        raise InvalidInput(
+            [
+                Fault(
+                    file,
+                    _words(detail["type"], detail["msg"], name),
+                    line,
+                    ".".join(_WRITTEN.get(str(part), str(part)) for part in detail["loc"]) or None,
+                    None if detail["type"] in ("missing", "extra_forbidden") else _short(detail["input"]),
+                )
+                for detail in error.errors(include_url=False)
+            ]
+        ) from None
     event = KINDS[name](**{field.name: getattr(checked, field.name) for field in fields(KINDS[name])})
     faults = [Fault(file, message, line, field, _short(value)) for field, message, value in wrong(event)]
     if faults:
@@ -339,7 +352,8 @@ def _model(name: str) -> type[BaseModel]:
         hint = hints[field.name]
         read = readers.get(field.name, _name if hint is str else _as_it_is)
         content[field.name] = (
-            Annotated[hint, BeforeValidator(read)], ... if field.default is MISSING else field.default
+            Annotated[hint, BeforeValidator(read)],
+            ... if field.default is MISSING else field.default,
         )
     return create_model(name, __config__=ConfigDict(extra="forbid"), **content)
 

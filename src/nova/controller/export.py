@@ -18,16 +18,14 @@ def inputs_of(scenario: Scenario) -> dict[str, Any]:
     """Where the tuples of each stream come from, with paths that hold from anywhere."""
     folder = scenario.path.resolve().parent
     return {
-        name: stream.input.model_dump(exclude_defaults=True) | (
-            {} if stream.input.path is None else {"path": stream.input.location(folder)}
-        )
-        for name, stream in scenario.streams.items() if stream.input is not None
+        name: stream.input.model_dump(exclude_defaults=True)
+        | ({} if stream.input.path is None else {"path": stream.input.location(folder)})
+        for name, stream in scenario.streams.items()
+        if stream.input is not None
     }
 
 
-def export(
-    controller: Controller, folder: Path, inputs: Mapping[str, Any] | None
-) -> tuple[Problem, Plan, Path | None]:
+def export(controller: Controller, folder: Path, inputs: Mapping[str, Any] | None) -> tuple[Problem, Plan, Path | None]:
     """Write the scenario of what runs now into a folder. Returns the problem, the plan for it, and the scenario file;
     None where no two sources join any more, which no scenario can say."""
     problem, plan = controller.problem(), controller.plan()

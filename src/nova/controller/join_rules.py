@@ -55,7 +55,13 @@ class Rule:
                 else:
                     labels = [(str(code),) * len(attributes) for code in range(int(codes.max(initial=-1)) + 1)]
                 return Rule(
-                    query.id, sides, query.window_ms, "equal", attributes, labels, codes,
+                    query.id,
+                    sides,
+                    query.window_ms,
+                    "equal",
+                    attributes,
+                    labels,
+                    codes,
                     _numbers={label: code for code, label in enumerate(labels)},
                 )
 
@@ -97,7 +103,13 @@ class Rule:
     def copy(self, name: str, streams: tuple[int, int], window_ms: float) -> Rule:
         """The same rule for another query of the same streams."""
         return Rule(
-            name, streams, window_ms, self.kind, self.attributes, list(self.labels), self.codes.copy(),
+            name,
+            streams,
+            window_ms,
+            self.kind,
+            self.attributes,
+            list(self.labels),
+            self.codes.copy(),
             _numbers=dict(self._numbers),
         )
 
@@ -129,9 +141,7 @@ class Rule:
         """Whether `remember` was called."""
         return self._members is not None
 
-    def matrix(
-        self, rows: tuple[npt.NDArray[Any], npt.NDArray[Any]], pairs: Pairs, *, complete: bool
-    ) -> JoinMatrix:
+    def matrix(self, rows: tuple[npt.NDArray[Any], npt.NDArray[Any]], pairs: Pairs, *, complete: bool) -> JoinMatrix:
         """The join matrix for a problem: the rule itself where it says it all (`complete`: every pair of the rule
         runs), else the pairs one by one. `rows` are the sources of each side, as this rule counts them."""
         if self.kind == "pairs" or self.exceptional or not complete:

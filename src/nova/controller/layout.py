@@ -33,51 +33,94 @@ LARGEST, C_MIN, MOST_PARTS, WORTH, HYSTERESIS = 0, 1, 2, 3, 4
 """Entries of `limits`: tuples/s that one replica may take in; free tuples/s below which a host is passed over; replicas
 of a sub-join; cost in ms, and share of its cost, by which a sub-join must gain for a move that is not forced."""
 
-NODE = np.dtype([
-    ("height", "f8"), ("capacity", "f8"), ("bandwidth", "f8"),
-    ("room", "f8"),  # usable tuples/s; 0: hosts nothing
-    ("used", "f8"),
-    ("slot", "i8"),  # in the host index; −1: not there
-    ("first", "i8"),  # replica
-    ("source", "i8"),  # first source born here
-    ("hosts", "?"), ("alive", "?"),
-], align=True)
-SOURCE = np.dtype([
-    ("stream", "i8"), ("node", "i8"), ("rate", "f8"),
-    ("join", "i8"),  # first sub-join
-    ("next", "i8"),  # source on the same node
-    ("alive", "?"),
-], align=True)
-JOIN = np.dtype([
-    ("query", "i8"), ("left", "i8"), ("right", "i8"), ("output", "f8"),
-    ("first", "i8"),  # replica
-    ("state", "i8"),
-    ("ideal", "f8"),  # cost at the virtual position
-    ("next", "i8", 2), ("before", "i8", 2),  # in the lists of the left and of the right source
-], align=True)
-QUERY = np.dtype([
-    ("sink", "i8"),  # node; −1: none
-    ("sliced", "?"),  # whether windows are dealt out
-    ("may_slice", "?"),  # whether they may be where nothing else fits
-], align=True)
-REPLICA = np.dtype([
-    ("join", "i8"), ("node", "i8"),
-    ("next", "i8"),  # of the same sub-join
-    ("before", "i8"), ("after", "i8"),  # on the same node
-    ("charge", "f8"),  # tuples/s it brings to its host
-    ("home", "i8"),  # node it was ousted from; −1: none
-    ("step", "i8"),  # that made it
-    ("box", "f8", 6),  # shares as in a plan
-], align=True)
+NODE = np.dtype(
+    [
+        ("height", "f8"),
+        ("capacity", "f8"),
+        ("bandwidth", "f8"),
+        ("room", "f8"),  # usable tuples/s; 0: hosts nothing
+        ("used", "f8"),
+        ("slot", "i8"),  # in the host index; −1: not there
+        ("first", "i8"),  # replica
+        ("source", "i8"),  # first source born here
+        ("hosts", "?"),
+        ("alive", "?"),
+    ],
+    align=True,
+)
+SOURCE = np.dtype(
+    [
+        ("stream", "i8"),
+        ("node", "i8"),
+        ("rate", "f8"),
+        ("join", "i8"),  # first sub-join
+        ("next", "i8"),  # source on the same node
+        ("alive", "?"),
+    ],
+    align=True,
+)
+JOIN = np.dtype(
+    [
+        ("query", "i8"),
+        ("left", "i8"),
+        ("right", "i8"),
+        ("output", "f8"),
+        ("first", "i8"),  # replica
+        ("state", "i8"),
+        ("ideal", "f8"),  # cost at the virtual position
+        ("next", "i8", 2),
+        ("before", "i8", 2),  # in the lists of the left and of the right source
+    ],
+    align=True,
+)
+QUERY = np.dtype(
+    [
+        ("sink", "i8"),  # node; −1: none
+        ("sliced", "?"),  # whether windows are dealt out
+        ("may_slice", "?"),  # whether they may be where nothing else fits
+    ],
+    align=True,
+)
+REPLICA = np.dtype(
+    [
+        ("join", "i8"),
+        ("node", "i8"),
+        ("next", "i8"),  # of the same sub-join
+        ("before", "i8"),
+        ("after", "i8"),  # on the same node
+        ("charge", "f8"),  # tuples/s it brings to its host
+        ("home", "i8"),  # node it was ousted from; −1: none
+        ("step", "i8"),  # that made it
+        ("box", "f8", 6),  # shares as in a plan
+    ],
+    align=True,
+)
 
 Columns = namedtuple(
     "Columns",
     (
-        "nodes", "at", "sources", "joins", "queries", "replicas",
+        "nodes",
+        "at",
+        "sources",
+        "joins",
+        "queries",
+        "replicas",
         # replica rows to use, and what this step made and dropped
-        "spare", "created", "removed", "counts",
+        "spare",
+        "created",
+        "removed",
+        "counts",
         # the host index
-        "i_node", "i_points", "i_heights", "i_free", "i_low", "i_high", "i_most", "i_height", "i_offsets", "i_held",
+        "i_node",
+        "i_points",
+        "i_heights",
+        "i_free",
+        "i_low",
+        "i_high",
+        "i_most",
+        "i_height",
+        "i_offsets",
+        "i_held",
         # measured RTTs between nodes, NaN where unknown; empty: the cost space tells all
         "legs",
         # of the legs left→host, right→host, host→sink
@@ -87,9 +130,17 @@ Columns = namedtuple(
     ),
 )
 DTYPES = (
-    NODE, np.dtype("f8"), SOURCE, JOIN, QUERY, REPLICA,
+    NODE,
+    np.dtype("f8"),
+    SOURCE,
+    JOIN,
+    QUERY,
+    REPLICA,
     *[np.dtype("i8")] * 4,
-    np.dtype("i4"), *[np.dtype("f8")] * 7, np.dtype("i8"), np.dtype("i4"),
+    np.dtype("i4"),
+    *[np.dtype("f8")] * 7,
+    np.dtype("i8"),
+    np.dtype("i4"),
     *[np.dtype("f8")] * 3,
 )
 

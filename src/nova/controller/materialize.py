@@ -49,28 +49,35 @@ def problem_of(state: State, names: Names, measured: Measured) -> Written:
         rows = np.flatnonzero(mine & runs)
         left, right = source_row[joins["left"][rows]], source_row[joins["right"][rows]]
         order = np.lexsort((right, left))
-        left_stream, right_stream = (
-            kept_sources[sources["stream"][kept_sources] == stream] for stream in rule.streams
-        )
+        left_stream, right_stream = (kept_sources[sources["stream"][kept_sources] == stream] for stream in rule.streams)
         rule.reach(sources.end)
-        queries.append(Query(
-            rule.id, *rule.streams, int(node_row[state.queries["sink"][row]]),
-            rule.matrix(
-                (left_stream, right_stream), Pairs(left[order], right[order], joins["output"][rows][order]),
-                complete=len(rows) == np.count_nonzero(mine & exists),
-            ),
-            rule.window_ms,
-        ))
+        queries.append(
+            Query(
+                rule.id,
+                *rule.streams,
+                int(node_row[state.queries["sink"][row]]),
+                rule.matrix(
+                    (left_stream, right_stream),
+                    Pairs(left[order], right[order], joins["output"][rows][order]),
+                    complete=len(rows) == np.count_nonzero(mine & exists),
+                ),
+                rule.window_ms,
+            )
+        )
     problem = Problem(
         nodes=Nodes(
             pa.array([names.nodes[row] for row in kept_nodes.tolist()], pa.string()),
-            nodes["capacity"][kept_nodes], nodes["bandwidth"][kept_nodes], nodes["hosts"][kept_nodes],
-            nodes["at"][kept_nodes], nodes["height"][kept_nodes],
+            nodes["capacity"][kept_nodes],
+            nodes["bandwidth"][kept_nodes],
+            nodes["hosts"][kept_nodes],
+            nodes["at"][kept_nodes],
+            nodes["height"][kept_nodes],
         ),
         streams=tuple(names.streams),
         sources=Sources(
             pa.array([names.sources[row] for row in kept_sources.tolist()], pa.string()),
-            sources["stream"][kept_sources].astype(np.int32), node_row[sources["node"][kept_sources]],
+            sources["stream"][kept_sources].astype(np.int32),
+            node_row[sources["node"][kept_sources]],
             sources["rate"][kept_sources],
         ),
         queries=tuple(queries),
@@ -86,13 +93,17 @@ def plan_of(state: State, written: Written) -> Plan:
     rows = np.flatnonzero(_runs(state))
     number = np.full(table.end, -1, np.int32)
     number[rows] = _find(
-        joins, written.query[table["query"][rows]], written.source[table["left"][rows]],
-        written.source[table["right"][rows]], len(problem.sources),
+        joins,
+        written.query[table["query"][rows]],
+        written.source[table["left"][rows]],
+        written.source[table["right"][rows]],
+        len(problem.sources),
     )
     alive = np.flatnonzero(replicas["next"] != GONE)
     boxes = replicas["box"][alive]
     made = Replicas(
-        number[replicas["join"][alive]], written.node[replicas["node"][alive]],
+        number[replicas["join"][alive]],
+        written.node[replicas["node"][alive]],
         **{name: boxes[:, k].copy() for k, name in enumerate(SHARES)},
     )
     order = np.lexsort((made.right_from, made.left_from, made.slice_from, made.join))
@@ -102,10 +113,17 @@ def plan_of(state: State, written: Written) -> Plan:
     used = state.nodes["used"][np.flatnonzero(state.nodes["alive"][: state.nodes.end])]
     over = np.flatnonzero(used > np.minimum(nodes.capacity, nodes.bandwidth) * (1 + OVER))
     return Plan(
-        joins, made.take(order), CostSpace(nodes.coordinates, nodes.heights), state.options,
-        overloaded=over.astype(np.int32), digest=problem.digest,
+        joins,
+        made.take(order),
+        CostSpace(nodes.coordinates, nodes.heights),
+        state.options,
+        overloaded=over.astype(np.int32),
+        digest=problem.digest,
         summary={
-            "nodes": len(nodes), "sub_joins": len(joins), "replicas": len(alive), "steps": int(state.counts[STEP]) - 1,
+            "nodes": len(nodes),
+            "sub_joins": len(joins),
+            "replicas": len(alive),
+            "steps": int(state.counts[STEP]) - 1,
             "waiting_sub_joins": int(np.count_nonzero(table["state"][: table.end] == WAITING)),
         },
     )

@@ -21,7 +21,13 @@ from nova.controller.events import (
 from nova.model.problem import Pairs, Problem
 
 KINDS = (
-    "node_added", "node_removed", "source_added", "source_removed", "rate_changed", "capacity_changed", "node_moved",
+    "node_added",
+    "node_removed",
+    "source_added",
+    "source_removed",
+    "rate_changed",
+    "capacity_changed",
+    "node_moved",
 )
 SHIFT_MS = 10.0
 """How far a moved node goes, as the deviation along each axis."""
@@ -101,8 +107,11 @@ class Drawing:
             self._idle[side].add(name)
         self._sources.add((side, name))
         return SourceAdded(
-            stream=self._streams[side], source=name, node=self._homes.any(self._random),
-            rate=float(self._random.choice(self._rates)), partners=partners,
+            stream=self._streams[side],
+            source=name,
+            node=self._homes.any(self._random),
+            rate=float(self._random.choice(self._rates)),
+            partners=partners,
         )
 
     def _source_removed(self) -> Event:

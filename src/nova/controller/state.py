@@ -45,33 +45,53 @@ class State:
     def __init__(self, dimensions: int, options: Options, stability: Stability) -> None:
         self.options = options
         self.nodes = Table(
-            NODE, {"bandwidth": np.inf, "hosts": True, "slot": -1, "first": -1, "source": -1, "alive": True},
+            NODE,
+            {"bandwidth": np.inf, "hosts": True, "slot": -1, "first": -1, "source": -1, "alive": True},
             # where the node is, and where it was (with its height) when its sub-joins were last considered
             {"at": dimensions, "anchor": dimensions + 1},
         )
         self.sources = Table(SOURCE, {"stream": -1, "node": -1, "join": -1, "next": -1, "alive": True})
-        self.joins = Table(JOIN, {
-            "query": -1, "left": -1, "right": -1, "output": np.nan, "first": -1, "state": NONE, "ideal": np.inf,
-            "next": -1, "before": -1,
-        })
+        self.joins = Table(
+            JOIN,
+            {
+                "query": -1,
+                "left": -1,
+                "right": -1,
+                "output": np.nan,
+                "first": -1,
+                "state": NONE,
+                "ideal": np.inf,
+                "next": -1,
+                "before": -1,
+            },
+        )
         self.queries = Table(QUERY, {"sink": -1})
-        self.replicas = Table(REPLICA, {
-            "join": -1, "node": -1, "next": GONE, "before": -1, "after": -1, "home": -1, "step": -1,
-        })
+        self.replicas = Table(
+            REPLICA,
+            {
+                "join": -1,
+                "node": -1,
+                "next": GONE,
+                "before": -1,
+                "after": -1,
+                "home": -1,
+                "step": -1,
+            },
+        )
         self.spare = self.created = self.removed = np.empty(0, np.int64)
         self.counts = np.zeros(4, np.int64)
         self.weights = np.array(LEGS[options.objective])
-        self.limits = np.array([
-            np.inf if options.bandwidth_budget is None else options.bandwidth_budget,
-            options.c_min,
-            np.inf if options.max_replicas is None else options.max_replicas,
-            stability.migration_ms * float(self.weights[0] + self.weights[1]),
-            stability.hysteresis,
-        ])
-        self.legs: Floats = np.empty((0, 0))
-        self.index: HostIndex = build(
-            np.empty(0, np.int32), np.empty((0, dimensions)), np.empty(0), np.empty(0), SLACK
+        self.limits = np.array(
+            [
+                np.inf if options.bandwidth_budget is None else options.bandwidth_budget,
+                options.c_min,
+                np.inf if options.max_replicas is None else options.max_replicas,
+                stability.migration_ms * float(self.weights[0] + self.weights[1]),
+                stability.hysteresis,
+            ]
         )
+        self.legs: Floats = np.empty((0, 0))
+        self.index: HostIndex = build(np.empty(0, np.int32), np.empty((0, dimensions)), np.empty(0), np.empty(0), SLACK)
         self._handle: Handle | None = None
 
     @classmethod
@@ -79,25 +99,45 @@ class State:
         """The state of a plan that runs."""
         state = cls(plan.space.dimensions, plan.options, stability)
         nodes, sources, joins, queries = problem.nodes, problem.sources, plan.joins, problem.queries
-        state.nodes.fill(len(nodes), {
-            "at": plan.space.coordinates, "height": plan.space.heights, "capacity": nodes.capacity,
-            "bandwidth": nodes.bandwidth, "hosts": nodes.hosts,
-            "anchor": np.column_stack([plan.space.coordinates, plan.space.heights]),
-        })
+        state.nodes.fill(
+            len(nodes),
+            {
+                "at": plan.space.coordinates,
+                "height": plan.space.heights,
+                "capacity": nodes.capacity,
+                "bandwidth": nodes.bandwidth,
+                "hosts": nodes.hosts,
+                "anchor": np.column_stack([plan.space.coordinates, plan.space.heights]),
+            },
+        )
         room = usable(nodes.capacity, nodes.bandwidth, nodes.hosts, plan.options)
         state.nodes["room"][: len(nodes)] = room
-        state.sources.fill(len(sources), {
-            "stream": sources.stream, "node": sources.node, "rate": sources.rate,
-        })
-        state.joins.fill(len(joins), {
-            "query": joins.query, "left": joins.left, "right": joins.right, "output": joins.output_rate,
-            "state": np.full(len(joins), RUNNING),
-        })
-        state.queries.fill(len(queries), {
-            "sink": np.array([query.sink for query in queries], np.int64),
-            "sliced": np.array([sliced(query.window_ms, plan.options) for query in queries], np.bool_),
-            "may_slice": np.array([may_slice(query.window_ms, plan.options) for query in queries], np.bool_),
-        })
+        state.sources.fill(
+            len(sources),
+            {
+                "stream": sources.stream,
+                "node": sources.node,
+                "rate": sources.rate,
+            },
+        )
+        state.joins.fill(
+            len(joins),
+            {
+                "query": joins.query,
+                "left": joins.left,
+                "right": joins.right,
+                "output": joins.output_rate,
+                "state": np.full(len(joins), RUNNING),
+            },
+        )
+        state.queries.fill(
+            len(queries),
+            {
+                "sink": np.array([query.sink for query in queries], np.int64),
+                "sliced": np.array([sliced(query.window_ms, plan.options) for query in queries], np.bool_),
+                "may_slice": np.array([may_slice(query.window_ms, plan.options) for query in queries], np.bool_),
+            },
+        )
         state._take_replicas(plan)
         thread(state.handle, len(sources), len(joins), len(plan.replicas))
         state._measure(problem)
@@ -118,9 +158,16 @@ class State:
         boxes = np.column_stack([getattr(replicas, name) for name in SHARES]) if n else np.empty((0, 6))
         left, right = replicas.rates(plan.joins)
         self.replicas.reserve(n + max(256, n // 4))
-        self.replicas.fill(n, {
-            "join": replicas.join, "node": replicas.node, "box": boxes, "charge": left + right, "step": np.zeros(n),
-        })
+        self.replicas.fill(
+            n,
+            {
+                "join": replicas.join,
+                "node": replicas.node,
+                "box": boxes,
+                "charge": left + right,
+                "step": np.zeros(n),
+            },
+        )
         self._size_logs()
         top = self.replicas.capacity - n
         self.spare[:top] = np.arange(self.replicas.capacity - 1, n - 1, -1)
@@ -181,13 +228,33 @@ class State:
         """What kernels take. Made again after any column was replaced."""
         if self._handle is None:
             index = self.index
-            self._handle = pack(Columns(
-                self.nodes.rows, self.nodes["at"], self.sources.rows, self.joins.rows, self.queries.rows,
-                self.replicas.rows, self.spare, self.created, self.removed, self.counts,
-                index.node, index.points, index.heights, index.free, index.low, index.high, index.most_free,
-                index.least_height, index.offsets, index.held,
-                self.legs, self.weights, self.limits,
-            ))
+            self._handle = pack(
+                Columns(
+                    self.nodes.rows,
+                    self.nodes["at"],
+                    self.sources.rows,
+                    self.joins.rows,
+                    self.queries.rows,
+                    self.replicas.rows,
+                    self.spare,
+                    self.created,
+                    self.removed,
+                    self.counts,
+                    index.node,
+                    index.points,
+                    index.heights,
+                    index.free,
+                    index.low,
+                    index.high,
+                    index.most_free,
+                    index.least_height,
+                    index.offsets,
+                    index.held,
+                    self.legs,
+                    self.weights,
+                    self.limits,
+                )
+            )
         return self._handle
 
     def stale(self) -> None:

@@ -43,10 +43,12 @@ def warm(seed: int = 0) -> None:
         rate = 1.2 * most  # two of these fit on no host together, but cut on the new ones
         for join in state.joins_of(row).tolist():
             other = names.sources[int(state.joins["right"][join])]
-            controller.handle([
-                RateChanged(stream=names.streams[0], source=source, rate=rate),
-                RateChanged(stream=names.streams[1], source=other, rate=rate),
-            ])
+            controller.handle(
+                [
+                    RateChanged(stream=names.streams[0], source=source, rate=rate),
+                    RateChanged(stream=names.streams[1], source=other, rate=rate),
+                ]
+            )
         busiest = names.nodes[int(state.nodes["used"].argmax())]
         controller.handle(CapacityChanged(node=busiest, capacity=0.5))
         controller.cost()

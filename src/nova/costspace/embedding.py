@@ -85,12 +85,24 @@ def _fit(n: int, latency: Latency, used: Bools, options: Options, progress: Prog
     heights: Floats
     if options.embedding == "stress":
         coordinates, heights = stress.solve(
-            n, first, second, rtt, dimensions=options.dimensions, heights=options.heights, seed=options.seed,
+            n,
+            first,
+            second,
+            rtt,
+            dimensions=options.dimensions,
+            heights=options.heights,
+            seed=options.seed,
             progress=progress,
         )
     elif options.embedding == "vivaldi":
         coordinates, heights = vivaldi.solve(
-            n, first, second, rtt, dimensions=options.dimensions, heights=options.heights, seed=options.seed,
+            n,
+            first,
+            second,
+            rtt,
+            dimensions=options.dimensions,
+            heights=options.heights,
+            seed=options.seed,
             progress=progress,
         )
     else:
@@ -120,11 +132,17 @@ def _piece_in_use(problem: Problem, piece: Ints) -> int:
     largest = int(sizes.argmax())
     if np.count_nonzero(sizes) > 1:
         ids: pa.StringArray = problem.nodes.ids
-        raise InvalidInput([
-            Fault("latency", f"no measured way to the {sizes[largest]:,} nodes of the largest connected piece",
-                  field="id", value=ids[int(node)].as_py())
-            for node in np.flatnonzero(used & (piece != largest))
-        ])
+        raise InvalidInput(
+            [
+                Fault(
+                    "latency",
+                    f"no measured way to the {sizes[largest]:,} nodes of the largest connected piece",
+                    field="id",
+                    value=ids[int(node)].as_py(),
+                )
+                for node in np.flatnonzero(used & (piece != largest))
+            ]
+        )
     return largest
 
 

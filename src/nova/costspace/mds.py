@@ -23,8 +23,14 @@ TOLERANCE = 1e-5
 
 
 def solve(
-    n: int, first: Ints, second: Ints, rtt: Floats, *,
-    dimensions: int = 3, seed: int = 0, progress: Callable[[float], None] | None = None,
+    n: int,
+    first: Ints,
+    second: Ints,
+    rtt: Floats,
+    *,
+    dimensions: int = 3,
+    seed: int = 0,
+    progress: Callable[[float], None] | None = None,
 ) -> tuple[Floats, Floats]:
     """Coordinates (n × dimensions) in ms, and heights of zero. Pairs weigh 1/RTT, as in the stress solver."""
     if n > LARGEST:

@@ -64,9 +64,7 @@ def _solve(coordinates: Floats, heights: Floats, to: Ints, rtt: Floats, lift: bo
 
 
 @kernel
-def _place(
-    coordinates: Floats, heights: Floats, to: Ints, rtt: Floats, lift: bool, b: int, state: Floats
-) -> None:
+def _place(coordinates: Floats, heights: Floats, to: Ints, rtt: Floats, lift: bool, b: int, state: Floats) -> None:
     """Fill row b of `state` (coordinate, then height) for newcomer b: the cheapest end of a few starts.
 
     Plain loops throughout: array expressions would take ten seconds to compile.

@@ -69,23 +69,35 @@ class Schedule:
 
     def steps(self) -> Floats:
         """Step of every epoch. The robust sweep begins anew at `first_step`, as its force is bounded."""
-        return np.concatenate([
-            np.geomspace(self.first_step, self.middle_step, self.quadratic_epochs),
-            np.geomspace(self.first_step, self.last_step, self.robust_epochs),
-        ])
+        return np.concatenate(
+            [
+                np.geomspace(self.first_step, self.middle_step, self.quadratic_epochs),
+                np.geomspace(self.first_step, self.last_step, self.robust_epochs),
+            ]
+        )
 
     def tolerances(self) -> Floats:
         """Relative residual of every epoch beyond which a pair pulls with constant force."""
-        return np.concatenate([
-            np.full(self.quadratic_epochs, QUADRATIC),
-            np.geomspace(LOOSE, TIGHT, self.robust_epochs),
-        ])
+        return np.concatenate(
+            [
+                np.full(self.quadratic_epochs, QUADRATIC),
+                np.geomspace(LOOSE, TIGHT, self.robust_epochs),
+            ]
+        )
 
 
 @kernel
 def descend(
-    state: Floats, first: Ints, second: Ints, rtt: Floats,
-    begin: int, end: int, salt: int, step: float, tolerance: float, heights: bool,
+    state: Floats,
+    first: Ints,
+    second: Ints,
+    rtt: Floats,
+    begin: int,
+    end: int,
+    salt: int,
+    step: float,
+    tolerance: float,
+    heights: bool,
 ) -> None:
     """Let the pairs [begin, end) pull once each, in an order drawn from `salt`. `state` changes in place.
 
@@ -181,8 +193,19 @@ def epoch(state: Floats, cells: Cells, number: int, seed: int, step: float, tole
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # threads, not prange: idle ones sleep and leave the cores alone
         for k in np.random.default_rng([seed, number]).permutation(len(cells.rounds)):
             games = [
-                pool.submit(descend, state, cells.first, cells.second, cells.rtt, cells.offsets[cell],
-                            cells.offsets[cell + 1], salt + 7 * int(cell), step, tolerance, heights)
+                pool.submit(
+                    descend,
+                    state,
+                    cells.first,
+                    cells.second,
+                    cells.rtt,
+                    cells.offsets[cell],
+                    cells.offsets[cell + 1],
+                    salt + 7 * int(cell),
+                    step,
+                    tolerance,
+                    heights,
+                )
                 for cell in cells.rounds[k]
             ]
             for game in games:
@@ -204,9 +227,16 @@ def stress(state: Floats, first: Ints, second: Ints, rtt: Floats, tolerance: flo
 
 
 def solve(
-    n: int, first: Ints, second: Ints, rtt: Floats, *,
-    dimensions: int = 3, heights: bool = True, seed: int = 0,
-    schedule: Schedule | None = None, progress: Callable[[float], None] | None = None,
+    n: int,
+    first: Ints,
+    second: Ints,
+    rtt: Floats,
+    *,
+    dimensions: int = 3,
+    heights: bool = True,
+    seed: int = 0,
+    schedule: Schedule | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> tuple[Floats, Floats]:
     """Coordinates (n × dimensions) and heights (n) in ms from measured pairs. O(pairs) per epoch and in memory."""
     if len(rtt) == 0:
@@ -222,8 +252,16 @@ def solve(
     best: Floats | None = None
     best_stress = np.inf
     for attempt in range(attempts):
-        state = start(n, cells.first, cells.second, cells.rtt, dimensions, heights, seed + attempt,
-                      spread=0.0 if attempt == 0 else 1.0)
+        state = start(
+            n,
+            cells.first,
+            cells.second,
+            cells.rtt,
+            dimensions,
+            heights,
+            seed + attempt,
+            spread=0.0 if attempt == 0 else 1.0,
+        )
         _anneal(state, cells, heights, seed + attempt, schedule, progress if attempts == 1 else None)
         value = stress(state, cells.first, cells.second, cells.rtt, TIGHT) if attempts > 1 else 0.0
         if value < best_stress:
@@ -235,7 +273,11 @@ def solve(
 
 
 def _anneal(
-    state: Floats, cells: Cells, heights: bool, seed: int, schedule: Schedule,
+    state: Floats,
+    cells: Cells,
+    heights: bool,
+    seed: int,
+    schedule: Schedule,
     progress: Callable[[float], None] | None,
 ) -> None:
     reference = float(np.median(cells.rtt))

@@ -35,8 +35,14 @@ CHUNK = 50
 
 @inline
 def _step(
-    state: Floats, error: Floats, i: int | np.int64, other: Floats, other_error: float, rtt: float,
-    heights: bool, angle: float,
+    state: Floats,
+    error: Floats,
+    i: int | np.int64,
+    other: Floats,
+    other_error: float,
+    rtt: float,
+    heights: bool,
+    angle: float,
 ) -> None:
     """Node i moves after measuring `rtt` ms to a node at `other` (coordinates, then height). Changes row i in place.
 
@@ -98,8 +104,15 @@ def update(mine: Peer, peer: Peer, rtt_ms: float, *, heights: bool = True, seed:
 
 @kernel
 def _rounds(
-    state: Floats, error: Floats, offsets: Rows, neighbour: Ints, rtt: Floats,
-    begin: int, end: int, heights: bool, seed: int,
+    state: Floats,
+    error: Floats,
+    offsets: Rows,
+    neighbour: Ints,
+    rtt: Floats,
+    begin: int,
+    end: int,
+    heights: bool,
+    seed: int,
 ) -> None:
     """In rounds begin … end − 1 every node measures one drawn neighbour and moves. Changes state and error in place."""
     n = len(error)
@@ -117,8 +130,15 @@ def _rounds(
 
 
 def solve(
-    n: int, first: Ints, second: Ints, rtt: Floats, *,
-    dimensions: int = 2, heights: bool = False, seed: int = 0, rounds: int = ROUNDS,
+    n: int,
+    first: Ints,
+    second: Ints,
+    rtt: Floats,
+    *,
+    dimensions: int = 2,
+    heights: bool = False,
+    seed: int = 0,
+    rounds: int = ROUNDS,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Floats, Floats]:
     """Coordinates (n × dimensions) and heights (n) in ms, each node starting at the origin as in the paper."""

@@ -66,8 +66,10 @@ def read_table(text: str, file: str, square: bool) -> Content:
     header = cells[0][0].lower() in HEADS or not all(_is_number(cell) for cell in cells[0][1:])
     body = cells[1:] if header else cells
     width = len(body[0]) if body else 0
-    labelled = (square and width == len(body) + 1) or (bool(body) and not _is_number(body[0][0])) or (
-        header and cells[0][0].lower() in HEADS
+    labelled = (
+        (square and width == len(body) + 1)
+        or (bool(body) and not _is_number(body[0][0]))
+        or (header and cells[0][0].lower() in HEADS)
     )
     first = 1 if labelled else 0
     faults = [
@@ -76,8 +78,11 @@ def read_table(text: str, file: str, square: bool) -> Content:
         for column, cell in enumerate(line)
         if column >= first and not _is_number(cell)
     ]
-    ragged = [Fault(file, f"{width} columns expected", row + 1 + header) for row, line in enumerate(body)
-              if len(line) != width]
+    ragged = [
+        Fault(file, f"{width} columns expected", row + 1 + header)
+        for row, line in enumerate(body)
+        if len(line) != width
+    ]
     if ragged or faults:
         raise InvalidInput(ragged or faults)
     values = np.array(

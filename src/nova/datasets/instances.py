@@ -102,7 +102,10 @@ def _problem(document: dict[str, Any], file: str, digest: str) -> Problem:
         ),
         queries=(
             Query(
-                "join", 0, 1, sink,
+                "join",
+                0,
+                1,
+                sink,
                 Pairs(rows, rows + np.int32(joins), np.array([pair["output"] for pair in pairs], dtype=np.float64)),
             ),
         ),

@@ -63,8 +63,14 @@ def _bars(axes: Axes, rows: Sequence[Row], name: str, heading: str, log: bool) -
         axes.set_xscale("log")
         axes.set_xlim(left=max(0.1, float(np.nanmin(values[values > 0])) / 3))
     for y, value in zip(at, values, strict=True):
-        axes.annotate(number(float(value)), (value if np.isfinite(value) else 0.0, y), xytext=(3, 0),
-                      textcoords="offset points", va="center", fontsize=8.5)
+        axes.annotate(
+            number(float(value)),
+            (value if np.isfinite(value) else 0.0, y),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.5,
+        )
     axes.margins(x=0.22)
     axes.set_yticks(at, [label(row["approach"]) for row in rows])
     axes.tick_params(axis="y", length=0)

@@ -84,8 +84,13 @@ def draw_lines(axes: Axes, lines: Sequence[Line], x: str, y: str, *, log: str = 
     for line in lines:
         style = look(line.approach)
         axes.plot(
-            line.x, line.y, ("" if line.plain else style.marker) + ("--" if line.dashed else "-"), color=style.colour,
-            label=line.label or style.label, linewidth=2.2 if style.ours else 1.4, markersize=5 if style.ours else 4,
+            line.x,
+            line.y,
+            ("" if line.plain else style.marker) + ("--" if line.dashed else "-"),
+            color=style.colour,
+            label=line.label or style.label,
+            linewidth=2.2 if style.ours else 1.4,
+            markersize=5 if style.ours else 4,
             zorder=4 if line.approach == "nova" else 3 if style.ours else 2,
             markerfacecolor="white" if line.dashed else style.colour,
         )
@@ -100,9 +105,7 @@ def draw_lines(axes: Axes, lines: Sequence[Line], x: str, y: str, *, log: str = 
     axes.set_title(title)
 
 
-def draw_bars(
-    axes: Axes, values: Mapping[str, Mapping[str, float]], x: str, title: str = ""
-) -> None:
+def draw_bars(axes: Axes, values: Mapping[str, Mapping[str, float]], x: str, title: str = "") -> None:
     """Bars in groups, one group below the other: group → series → value. A series may name an approach."""
     groups = list(values)
     series = list(dict.fromkeys(name for group in values.values() for name in group))
@@ -114,8 +117,9 @@ def draw_bars(
         at = rows - (i - (len(series) - 1) / 2) * width
         axes.barh(at, lengths, width * 0.92, color=style.colour, label=style.label)
         for y, length in zip(at, lengths, strict=True):
-            axes.annotate(number(length), (length, y), xytext=(3, 0), textcoords="offset points", va="center",
-                          fontsize=8)
+            axes.annotate(
+                number(length), (length, y), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8
+            )
     axes.set_yticks(rows, groups)
     axes.tick_params(axis="y", length=0)
     axes.margins(x=0.14)
@@ -149,8 +153,12 @@ def draw_cdf(axes: Axes, samples: Mapping[str, Sequence[float]], x: str, title: 
     for name, values in samples.items():
         style = look(name)
         axes.plot(
-            values, np.linspace(0, 100, len(values)), color=style.colour, label=style.label,
-            linewidth=2.2 if style.ours else 1.4, zorder=3 if style.ours else 2,
+            values,
+            np.linspace(0, 100, len(values)),
+            color=style.colour,
+            label=style.label,
+            linewidth=2.2 if style.ours else 1.4,
+            zorder=3 if style.ours else 2,
         )
     axes.set_xscale("log")
     axes.set_xlabel(x)

@@ -30,9 +30,7 @@ RIGHT = 0.735
 """Where the right column begins, as a share of the page."""
 NAMED = 8
 """Sub-joins named in a hover text; the rest is counted."""
-LEGEND = (
-    "source", "host", "overloaded host", "idle node", "sink", "virtual position", "source → host", "host → sink"
-)
+LEGEND = ("source", "host", "overloaded host", "idle node", "sink", "virtual position", "source → host", "host → sink")
 PAGE = """<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><title>{title}</title>
@@ -46,7 +44,9 @@ def write(problem: Problem, plan: Plan, file: Path) -> None:
     """Draw a plan as a page."""
     figure = page(problem, plan)
     plot = figure.to_html(
-        include_plotlyjs=True, full_html=False, default_height="100vh",
+        include_plotlyjs=True,
+        full_html=False,
+        default_height="100vh",
         config={"displaylogo": False, "scrollZoom": True, "responsive": True},
     )
     title = escape(f"Nova: {figure.layout.meta['title']}")
@@ -57,8 +57,13 @@ def page(problem: Problem, plan: Plan) -> Any:
     """The plotly figure of a plan."""
     picture = compose(problem, plan, MOST_ARROWS, MOST_MARKS)
     figure = make_subplots(
-        rows=2, cols=2, column_widths=[0.72, 0.28], row_heights=[0.44, 0.56], horizontal_spacing=0.06,
-        vertical_spacing=0.1, specs=[[{"rowspan": 2}, None], [None, {}]],
+        rows=2,
+        cols=2,
+        column_widths=[0.72, 0.28],
+        row_heights=[0.44, 0.56],
+        horizontal_spacing=0.06,
+        vertical_spacing=0.1,
+        specs=[[{"rowspan": 2}, None], [None, {}]],
         subplot_titles=(None, "load of hosts over capacity"),
     )
     for trace in _space(picture, problem, plan):
@@ -71,12 +76,18 @@ def page(problem: Problem, plan: Plan) -> Any:
     figure.update_layout(
         title={
             "text": f"<b>{escape(picture.title)}</b><br><span style='font-size:12px;color:{palette.FAINT}'>"
-                    f"{escape(picture.note)}</span>",
-            "x": 0.01, "xanchor": "left", "y": 0.97,
+            f"{escape(picture.note)}</span>",
+            "x": 0.01,
+            "xanchor": "left",
+            "y": 0.97,
         },
-        meta={"title": picture.title}, template="plotly_white", font={"color": palette.INK, "size": 12},
+        meta={"title": picture.title},
+        template="plotly_white",
+        font={"color": palette.INK, "size": 12},
         legend={"orientation": "h", "x": 0, "y": -0.07, "yanchor": "top", "itemsizing": "constant"},
-        margin={"l": 55, "r": 25, "t": 85, "b": 65}, hovermode="closest", autosize=True,
+        margin={"l": 55, "r": 25, "t": 85, "b": 65},
+        hovermode="closest",
+        autosize=True,
         hoverlabel={"bgcolor": "white", "bordercolor": palette.FAINT, "font": {"color": palette.INK}, "align": "left"},
     )
     for note in figure.layout.annotations:
@@ -92,16 +103,26 @@ def _space(picture: Picture, problem: Problem, plan: Plan) -> Iterable[Any]:
     idle = thin(picture.idle, picture.limit, MOST_MARKS)
     if len(idle):
         yield _marks(
-            "idle node", picture.points[idle], nodes.texts(idle), names.of(idle),
+            "idle node",
+            picture.points[idle],
+            nodes.texts(idle),
+            names.of(idle),
             {"symbol": "circle", "size": 7 if picture.few else 3.5, "color": palette.IDLE},
         )
     yield from _flows("host → sink", picture.outward, palette.FLOW_OUT, picture, problem, "tuples/s joined")
     yield from _flows("source → host", picture.inward, palette.FLOW_IN, picture, problem, "tuples/s")
     sources = thin(np.setdiff1d(picture.sources, picture.hosts), picture.load, MOST_MARKS)
     yield _marks(
-        "source", picture.points[sources], nodes.texts(sources), names.of(sources),
-        {"symbol": "square", "size": 9 if picture.few else 4.5, "color": palette.SOURCE,
-         "line": {"color": "white", "width": 0.5}},
+        "source",
+        picture.points[sources],
+        nodes.texts(sources),
+        names.of(sources),
+        {
+            "symbol": "square",
+            "size": 9 if picture.few else 4.5,
+            "color": palette.SOURCE,
+            "line": {"color": "white", "width": 0.5},
+        },
     )
     hosts = thin(picture.hosts, picture.load, MOST_MARKS)
     most = max(float(picture.load.max(initial=0.0)), 1e-300)
@@ -109,20 +130,37 @@ def _space(picture: Picture, problem: Problem, plan: Plan) -> Iterable[Any]:
     size = (9 + 13 * np.sqrt(picture.load[hosts] / most)) * scale
     over = picture.overloaded[hosts]
     for name, rows, colour in (
-        ("host", ~over, {
-            "color": np.clip(picture.used[hosts], 0, 1)[~over], "colorscale": [list(c) for c in palette.UTILISATION],
-            "cmin": 0, "cmax": 1,
-        }),
+        (
+            "host",
+            ~over,
+            {
+                "color": np.clip(picture.used[hosts], 0, 1)[~over],
+                "colorscale": [list(c) for c in palette.UTILISATION],
+                "cmin": 0,
+                "cmax": 1,
+            },
+        ),
         ("overloaded host", over, {"color": palette.OVERLOAD}),
     ):
         if rows.any():
             yield _marks(
-                name, picture.points[hosts[rows]], nodes.texts(hosts[rows]), names.of(hosts[rows]),
-                {"symbol": "circle", "size": size[rows], "opacity": 1, "line": {"color": "white", "width": 0.8},
-                 **colour},
+                name,
+                picture.points[hosts[rows]],
+                nodes.texts(hosts[rows]),
+                names.of(hosts[rows]),
+                {
+                    "symbol": "circle",
+                    "size": size[rows],
+                    "opacity": 1,
+                    "line": {"color": "white", "width": 0.8},
+                    **colour,
+                },
             )
     yield _marks(
-        "sink", picture.points[picture.sinks], nodes.texts(picture.sinks), names.of(picture.sinks),
+        "sink",
+        picture.points[picture.sinks],
+        nodes.texts(picture.sinks),
+        names.of(picture.sinks),
         {"symbol": "diamond", "size": 15, "color": palette.SINK, "line": {"color": "white", "width": 1}},
     )
     if len(picture.virtual):
@@ -130,18 +168,32 @@ def _space(picture: Picture, problem: Problem, plan: Plan) -> Iterable[Any]:
             yield _displacements(picture)
         drawn = thin(np.arange(len(picture.virtual), dtype=np.int32), plan.joins.demand, MOST_MARKS)
         yield _marks(
-            "virtual position", picture.virtual[drawn], nodes.virtual_texts(drawn), None,
-            {"symbol": "triangle-up-open", "size": 11 if picture.few else 5, "color": palette.VIRTUAL,
-             "line": {"width": 1.6 if picture.few else 0.8}},
+            "virtual position",
+            picture.virtual[drawn],
+            nodes.virtual_texts(drawn),
+            None,
+            {
+                "symbol": "triangle-up-open",
+                "size": 11 if picture.few else 5,
+                "color": palette.VIRTUAL,
+                "line": {"width": 1.6 if picture.few else 0.8},
+            },
         )
 
 
 def _marks(name: str, at: Floats, texts: Sequence[str], labels: Any, marker: dict[str, Any]) -> Any:
     shown = {"text": labels.texts, "textposition": labels.sides} if labels is not None else {}
     return go.Scatter(
-        x=at[:, 0], y=at[:, 1], mode="markers+text" if labels is not None else "markers", name=name, marker=marker,
-        hovertext=texts, hovertemplate="%{hovertext}<extra></extra>", textfont={"color": palette.INK, "size": 12},
-        legendrank=LEGEND.index(name), **shown,
+        x=at[:, 0],
+        y=at[:, 1],
+        mode="markers+text" if labels is not None else "markers",
+        name=name,
+        marker=marker,
+        hovertext=texts,
+        hovertemplate="%{hovertext}<extra></extra>",
+        textfont={"color": palette.INK, "size": 12},
+        legendrank=LEGEND.index(name),
+        **shown,
     )
 
 
@@ -150,15 +202,17 @@ def _displacements(picture: Picture) -> Any:
     start, end = picture.virtual[picture.flow.join], picture.points[picture.flow.node]
     gap = np.full(len(start), np.nan)
     return go.Scatter(
-        x=np.column_stack([start[:, 0], end[:, 0], gap]).ravel(), mode="lines", hoverinfo="skip", showlegend=False,
-        y=np.column_stack([start[:, 1], end[:, 1], gap]).ravel(), legendgroup="virtual position",
+        x=np.column_stack([start[:, 0], end[:, 0], gap]).ravel(),
+        mode="lines",
+        hoverinfo="skip",
+        showlegend=False,
+        y=np.column_stack([start[:, 1], end[:, 1], gap]).ravel(),
+        legendgroup="virtual position",
         line={"color": palette.VIRTUAL, "width": 1.2, "dash": "dot"},
     )
 
 
-def _flows(
-    name: str, arrows: Arrows, colour: str, picture: Picture, problem: Problem, unit: str
-) -> Iterable[Any]:
+def _flows(name: str, arrows: Arrows, colour: str, picture: Picture, problem: Problem, unit: str) -> Iterable[Any]:
     """Flows as strokes in a few widths, and unseen marks at their middles that carry the hover texts."""
     if not len(arrows):
         return
@@ -173,16 +227,29 @@ def _flows(
         y = np.column_stack([arrows.start[rows, 1], arrows.end[rows, 1], gap]).ravel()
         heads = np.tile([0, 11, 0], len(gap))
         yield go.Scatter(
-            x=x, y=y, mode="lines+markers" if picture.few else "lines", name=name, legendgroup=name, showlegend=first,
-            line={"color": colour, "width": 0.6 + 0.9 * float(width)}, hoverinfo="skip",
-            opacity=0.8 if picture.few else (0.25 + 0.2 * float(width)) * crowd, legendrank=LEGEND.index(name),
+            x=x,
+            y=y,
+            mode="lines+markers" if picture.few else "lines",
+            name=name,
+            legendgroup=name,
+            showlegend=first,
+            line={"color": colour, "width": 0.6 + 0.9 * float(width)},
+            hoverinfo="skip",
+            opacity=0.8 if picture.few else (0.25 + 0.2 * float(width)) * crowd,
+            legendrank=LEGEND.index(name),
             marker={"symbol": "arrow", "angleref": "previous", "size": heads, "color": colour, "standoff": 12},
         )
         first = False
     middle = (arrows.start + arrows.end) / 2
     yield go.Scatter(
-        x=middle[:, 0], y=middle[:, 1], mode="markers", legendgroup=name, showlegend=False, name=name,
-        marker={"size": 10, "color": colour, "opacity": 0}, hovertext=_flow_texts(arrows, problem, unit),
+        x=middle[:, 0],
+        y=middle[:, 1],
+        mode="markers",
+        legendgroup=name,
+        showlegend=False,
+        name=name,
+        marker={"size": 10, "color": colour, "opacity": 0},
+        hovertext=_flow_texts(arrows, problem, unit),
         hovertemplate="%{hovertext}<extra></extra>",
     )
 
@@ -305,8 +372,11 @@ def _figures(figure: Any, picture: Picture) -> None:
             text=escape(name), x=RIGHT, xanchor="left", font={"size": 12, "color": palette.FAINT}, **place
         )
         figure.add_annotation(
-            text=f"<b>{escape(value)}</b>", x=1.0, xanchor="right",
-            font={"size": 12, "color": palette.OVERLOAD if wrong else palette.INK}, **place,
+            text=f"<b>{escape(value)}</b>",
+            x=1.0,
+            xanchor="right",
+            font={"size": 12, "color": palette.OVERLOAD if wrong else palette.INK},
+            **place,
         )
 
 
@@ -331,29 +401,57 @@ def _utilisation(figure: Any, picture: Picture, problem: Problem) -> None:
     used = np.minimum(picture.used[shown], top)
     if len(hosts) <= MOST_BARS:
         colours = np.where(picture.overloaded[shown], palette.OVERLOAD, palette.UTILISATION[2][1]).tolist()
-        figure.add_trace(go.Bar(
-            x=used, y=[str(i) for i in range(len(shown))], orientation="h", marker={"color": colours}, width=0.62,
-            text=[f"{rate(a)} / {rate(b)}" for a, b in zip(picture.load[shown], picture.limit[shown], strict=True)],
-            textposition="auto", insidetextanchor="end", **hover,
-        ), **place)
+        figure.add_trace(
+            go.Bar(
+                x=used,
+                y=[str(i) for i in range(len(shown))],
+                orientation="h",
+                marker={"color": colours},
+                width=0.62,
+                text=[f"{rate(a)} / {rate(b)}" for a, b in zip(picture.load[shown], picture.limit[shown], strict=True)],
+                textposition="auto",
+                insidetextanchor="end",
+                **hover,
+            ),
+            **place,
+        )
         figure.update_xaxes(tickformat=".0%", range=[0, top * 1.15], **axis, **place)
         figure.update_yaxes(
-            type="category", range=[max(len(hosts), 8) - 0.4, -0.6], tickvals=[str(i) for i in range(len(shown))],
-            ticktext=[name if len(name) <= 14 else name[:13] + "…" for name in names], showgrid=False, **place,
+            type="category",
+            range=[max(len(hosts), 8) - 0.4, -0.6],
+            tickvals=[str(i) for i in range(len(shown))],
+            ticktext=[name if len(name) <= 14 else name[:13] + "…" for name in names],
+            showgrid=False,
+            **place,
         )
         figure.add_vline(x=1.0, line=line, **place)
         return
     at = (np.linspace(0, len(hosts) - 1, len(shown)) + 0.5) / len(hosts)
-    figure.add_trace(go.Scatter(
-        x=at, y=used, mode="lines", fill="tozeroy", line={"color": palette.UTILISATION[2][1], "width": 1.2},
-        fillcolor=palette.UTILISATION[1][1], **hover,
-    ), **place)
+    figure.add_trace(
+        go.Scatter(
+            x=at,
+            y=used,
+            mode="lines",
+            fill="tozeroy",
+            line={"color": palette.UTILISATION[2][1], "width": 1.2},
+            fillcolor=palette.UTILISATION[1][1],
+            **hover,
+        ),
+        **place,
+    )
     over = picture.overloaded[shown]
     if over.any():
-        figure.add_trace(go.Scatter(
-            x=at[over], y=used[over], mode="lines", line={"color": palette.OVERLOAD, "width": 3}, hoverinfo="skip",
-            showlegend=False,
-        ), **place)
+        figure.add_trace(
+            go.Scatter(
+                x=at[over],
+                y=used[over],
+                mode="lines",
+                line={"color": palette.OVERLOAD, "width": 3},
+                hoverinfo="skip",
+                showlegend=False,
+            ),
+            **place,
+        )
     figure.update_xaxes(tickformat=".0%", title=f"{len(hosts):,} hosts, fullest first", range=[0, 1], **axis, **place)
     figure.update_yaxes(tickformat=".0%", range=[0, top], **axis, **place)
     figure.add_hline(y=1.0, line=line, **place)

@@ -101,14 +101,19 @@ def standalone(title: str, content: Sequence[Figure | Grid]) -> str:
 
 
 def _document(title: str, parts: Sequence[str]) -> str:
-    return "\n".join([
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
-        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body><main>",
-        f"<h1>{html.escape(title)}</h1>",
-        *parts,
-        "</main></body></html>",
-    ]) + "\n"
+    return (
+        "\n".join(
+            [
+                "<!doctype html>",
+                '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
+                f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body><main>",
+                f"<h1>{html.escape(title)}</h1>",
+                *parts,
+                "</main></body></html>",
+            ]
+        )
+        + "\n"
+    )
 
 
 def _section(number: int, section: Section, counter: dict[str, int]) -> list[str]:
@@ -145,8 +150,7 @@ def _figure(figure: Figure, number: int) -> str:
 def _grid(grid: Grid, number: int) -> str:
     numeric = [i > 0 and any(_is_number(row[i]) for row in grid.rows) for i in range(len(grid.columns))]
     head = "".join(
-        f"<th{' class=n' if right else ''}>{rich(name)}</th>"
-        for name, right in zip(grid.columns, numeric, strict=True)
+        f"<th{' class=n' if right else ''}>{rich(name)}</th>" for name, right in zip(grid.columns, numeric, strict=True)
     )
     body = []
     for i, row in enumerate(grid.rows):

@@ -189,9 +189,7 @@ def widen(frame: tuple[float, float, float, float], aspect: float) -> tuple[floa
     return x - width / 2, x + width / 2, y - height / 2, y + height / 2
 
 
-def _merge(
-    start: Ints, end: Ints, tuples: Floats
-) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.integer], Floats]:
+def _merge(start: Ints, end: Ints, tuples: Floats) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.integer], Floats]:
     """Flows between the same two nodes are one flow; what stays on its node is none."""
     moves = start != end
     start, end, tuples = start[moves].astype(np.int64), end[moves].astype(np.int64), tuples[moves]
@@ -243,12 +241,14 @@ def _title(problem: Problem, plan: Plan, hosts: int) -> str:
     def count(number: int, noun: str) -> str:
         return f"{number:,} {noun}{'s' * (number != 1)}"
 
-    return " · ".join([
-        f"{plan.approach} plan",
-        count(len(problem.nodes), "node"),
-        count(len(plan.joins), "sub-join"),
-        f"{count(len(plan.replicas), 'replica')} on {count(hosts, 'host')}",
-    ])
+    return " · ".join(
+        [
+            f"{plan.approach} plan",
+            count(len(problem.nodes), "node"),
+            count(len(plan.joins), "sub-join"),
+            f"{count(len(plan.replicas), 'replica')} on {count(hosts, 'host')}",
+        ]
+    )
 
 
 def _figures(problem: Problem, plan: Plan) -> tuple[tuple[str, str], ...]:
@@ -262,10 +262,12 @@ def _figures(problem: Problem, plan: Plan) -> tuple[tuple[str, str], ...]:
     ]
     if problem.latency is not None:
         measured = evaluate(problem, plan, Measured(problem.latency, len(problem.nodes), plan.space))
-        rows.append((
-            "measured latency, mean / 90th",
-            f"{measured.latency_mean_ms:,.1f} / {measured.latency_p90_ms:,.1f} ms",
-        ))
+        rows.append(
+            (
+                "measured latency, mean / 90th",
+                f"{measured.latency_mean_ms:,.1f} / {measured.latency_p90_ms:,.1f} ms",
+            )
+        )
     return (
         *rows,
         ("overloaded nodes", f"{metrics.overloaded:,} ({metrics.overloaded_percent:.0f} % of hosts)"),

@@ -41,8 +41,16 @@ def write(problem: Problem, plan: Plan, file: Path) -> None:
     figure = Figure(figsize=(14.5, 8.4), dpi=130, facecolor="white")
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(
-        2, 2, width_ratios=(2.35, 1), height_ratios=(1, 1.45), left=0.045, right=0.985, top=0.9, bottom=0.075,
-        wspace=0.12, hspace=0.16,
+        2,
+        2,
+        width_ratios=(2.35, 1),
+        height_ratios=(1, 1.45),
+        left=0.045,
+        right=0.985,
+        top=0.9,
+        bottom=0.075,
+        wspace=0.12,
+        hspace=0.16,
     )
     figure.text(0.045, 0.955, picture.title, fontsize=15, fontweight="bold", color=palette.INK)
     figure.text(0.045, 0.922, picture.note, fontsize=9.5, color=palette.FAINT)
@@ -86,20 +94,36 @@ def _space(axes: Axes, picture: Picture, problem: Problem, plan: Plan) -> None:
         # under the objective `latency` they all lie on the sinks, where they must not hide below
         few_places = len(np.unique(picture.virtual.round(6), axis=0)) <= FEW
         _marks(
-            axes, picture.virtual[drawn], s=48 if few_places else 48 * scale, marker="^",
-            facecolors="none" if few_places else to_rgba(palette.VIRTUAL, 0.25), edgecolors=palette.VIRTUAL,
-            linewidths=1.3 if few_places else max(0.35, 1.3 * scale), zorder=8 if few_places else 5,
+            axes,
+            picture.virtual[drawn],
+            s=48 if few_places else 48 * scale,
+            marker="^",
+            facecolors="none" if few_places else to_rgba(palette.VIRTUAL, 0.25),
+            edgecolors=palette.VIRTUAL,
+            linewidths=1.3 if few_places else max(0.35, 1.3 * scale),
+            zorder=8 if few_places else 5,
         )
     hosts = thin(picture.hosts, picture.load, MOST_MARKS)
     size = _host_size(picture, hosts, scale)
     _marks(
-        axes, points[hosts], s=size, marker="o", c=_host_colours(picture, hosts), zorder=6,
+        axes,
+        points[hosts],
+        s=size,
+        marker="o",
+        c=_host_colours(picture, hosts),
+        zorder=6,
         edgecolors=np.where(picture.overloaded[hosts], palette.OVERLOAD, "white").tolist(),
         linewidths=0.0 if len(hosts) > CROWD else max(0.15, edge),
     )
     _marks(
-        axes, points[picture.sinks], s=150 if picture.few else 90, marker="D", c=palette.SINK, edgecolors="white",
-        linewidths=1.2, zorder=7.5,
+        axes,
+        points[picture.sinks],
+        s=150 if picture.few else 90,
+        marker="D",
+        c=palette.SINK,
+        edgecolors="white",
+        linewidths=1.2,
+        zorder=7.5,
     )
     _legend(axes, picture)
     if picture.few:
@@ -135,26 +159,51 @@ def _arrows(axes: Axes, arrows: Arrows, colour: str, picture: Picture, zorder: f
     strength = np.sqrt(arrows.tuples / arrows.tuples.max())
     if picture.few:
         for start, end, s in zip(arrows.start, arrows.end, strength, strict=True):
-            axes.add_patch(FancyArrowPatch(
-                tuple(start), tuple(end), arrowstyle="-|>", mutation_scale=9 + 5 * s, shrinkA=4, shrinkB=8,
-                connectionstyle="arc3,rad=0.06", color=colour, alpha=0.75, linewidth=0.8 + 1.8 * s, zorder=zorder,
-            ))
+            axes.add_patch(
+                FancyArrowPatch(
+                    tuple(start),
+                    tuple(end),
+                    arrowstyle="-|>",
+                    mutation_scale=9 + 5 * s,
+                    shrinkA=4,
+                    shrinkB=8,
+                    connectionstyle="arc3,rad=0.06",
+                    color=colour,
+                    alpha=0.75,
+                    linewidth=0.8 + 1.8 * s,
+                    zorder=zorder,
+                )
+            )
         return
     crowd = float(np.clip(120 / len(arrows), 0.25, 1.0))
-    axes.add_collection(LineCollection(
-        np.stack([arrows.start, arrows.end], axis=1).tolist(), colors=colour, zorder=zorder, capstyle="round",
-        linewidths=0.3 + 2.2 * strength, alpha=(np.clip((0.15 + 0.7 * strength) * crowd, 0.08, 0.8)).tolist(),
-    ), autolim=False)
+    axes.add_collection(
+        LineCollection(
+            np.stack([arrows.start, arrows.end], axis=1).tolist(),
+            colors=colour,
+            zorder=zorder,
+            capstyle="round",
+            linewidths=0.3 + 2.2 * strength,
+            alpha=(np.clip((0.15 + 0.7 * strength) * crowd, 0.08, 0.8)).tolist(),
+        ),
+        autolim=False,
+    )
 
 
 def _displacements(axes: Axes, picture: Picture) -> None:
     """Dotted lines from where a sub-join would like to sit to where it does."""
     start = picture.virtual[picture.flow.join]
     end = picture.points[picture.flow.node]
-    axes.add_collection(LineCollection(
-        np.stack([start, end], axis=1).tolist(), colors=palette.VIRTUAL, linewidths=1.1, linestyles=(0, (1, 2)),
-        zorder=5, alpha=0.9,
-    ), autolim=False)
+    axes.add_collection(
+        LineCollection(
+            np.stack([start, end], axis=1).tolist(),
+            colors=palette.VIRTUAL,
+            linewidths=1.1,
+            linestyles=(0, (1, 2)),
+            zorder=5,
+            alpha=0.9,
+        ),
+        autolim=False,
+    )
 
 
 def _legend(axes: Axes, picture: Picture) -> None:
@@ -174,8 +223,15 @@ def _legend(axes: Axes, picture: Picture) -> None:
         Line2D([], [], color=palette.FLOW_OUT, linewidth=2, label="host → sink"),
     ]
     legend = axes.legend(
-        handles=entries, loc="upper center", bbox_to_anchor=(0.5, -0.045), ncol=len(entries), frameon=False,
-        fontsize=9, labelcolor=palette.INK, handletextpad=0.3, columnspacing=1.4,
+        handles=entries,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.045),
+        ncol=len(entries),
+        frameon=False,
+        fontsize=9,
+        labelcolor=palette.INK,
+        handletextpad=0.3,
+        columnspacing=1.4,
     )
     legend.set_zorder(9)
 
@@ -202,10 +258,16 @@ def _names(axes: Axes, picture: Picture, problem: Problem, hosts: Any, host_size
     for label in placed:
         dx, dy = offset(label.side, radius[order][label.point] + reach)
         axes.annotate(
-            names[label.point], picture.points[order[label.point]], xytext=(dx, dy), textcoords="offset points",
+            names[label.point],
+            picture.points[order[label.point]],
+            xytext=(dx, dy),
+            textcoords="offset points",
             ha="right" if "left" in label.side else "left" if "right" in label.side else "center",
             va="top" if "bottom" in label.side else "bottom" if "top" in label.side else "center",
-            fontsize=9, color=palette.INK, zorder=9, path_effects=[withStroke(linewidth=2.2, foreground="white")],
+            fontsize=9,
+            color=palette.INK,
+            zorder=9,
+            path_effects=[withStroke(linewidth=2.2, foreground="white")],
         )
 
 
@@ -220,7 +282,13 @@ def _figures(axes: Axes, picture: Picture) -> None:
         wrong = name == "overloaded nodes" and picture.overloaded.any()
         axes.text(0.0, y, name, va="top", color=palette.FAINT, fontsize=10)
         axes.text(
-            1.0, y, value, va="top", ha="right", fontsize=10, fontweight="bold",
+            1.0,
+            y,
+            value,
+            va="top",
+            ha="right",
+            fontsize=10,
+            fontweight="bold",
             color=palette.OVERLOAD if wrong else palette.INK,
         )
 
@@ -270,8 +338,14 @@ def _bars(axes: Axes, picture: Picture, problem: Problem, hosts: Any, used: Floa
         inside = used[row] > 0.4 * top
         dark = picture.used[host] > 0.5
         axes.text(
-            used[row] + (-0.02 if inside else 0.02) * top, row, text, va="center", ha="right" if inside else "left",
-            fontsize=8.5, color=("white" if dark else palette.INK) if inside else palette.FAINT, zorder=3,
+            used[row] + (-0.02 if inside else 0.02) * top,
+            row,
+            text,
+            va="center",
+            ha="right" if inside else "left",
+            fontsize=8.5,
+            color=("white" if dark else palette.INK) if inside else palette.FAINT,
+            zorder=3,
         )
 
 

@@ -171,9 +171,7 @@ class Explainer:
         self.load = node_load(self.flow, len(problem.nodes))
         self.limit = node_limit(problem)
         self.room = problem.nodes.room * plan.options.utilisation
-        self.measured = (
-            None if problem.latency is None else Measured(problem.latency, len(problem.nodes), plan.space)
-        )
+        self.measured = None if problem.latency is None else Measured(problem.latency, len(problem.nodes), plan.space)
         self.reach: Distances = plan.space if self.measured is None else self.measured
 
     # ---- all of it ----------------------------------------------------------------------------------------------
@@ -247,21 +245,25 @@ class Explainer:
             f" and all hosts have room for {rate(room)}. {int((~nodes.hosts).sum()):,} nodes may not host, {below:,}"
             f" can take less than C_min = {rate(options.c_min)}. {over:,} nodes are overloaded."
         )
-        return Stage("Phase III: parts and hosts", said, {
-            "cuts": {name: cuts.get(name, 0) for name in _CUT_WORDS},
-            "replicas": len(self.plan.replicas),
-            "hosts": len(hosts),
-            "tuples_in": traffic,
-            "room": room,
-            "may_not_host": int((~nodes.hosts).sum()),
-            "below_c_min": below,
-            "overloaded": over,
-            "partition": options.partition,
-            "sigma": options.sigma,
-            "c_min": options.c_min,
-            "utilisation": options.utilisation,
-            "bandwidth_budget": options.bandwidth_budget,
-        })
+        return Stage(
+            "Phase III: parts and hosts",
+            said,
+            {
+                "cuts": {name: cuts.get(name, 0) for name in _CUT_WORDS},
+                "replicas": len(self.plan.replicas),
+                "hosts": len(hosts),
+                "tuples_in": traffic,
+                "room": room,
+                "may_not_host": int((~nodes.hosts).sum()),
+                "below_c_min": below,
+                "overloaded": over,
+                "partition": options.partition,
+                "sigma": options.sigma,
+                "c_min": options.c_min,
+                "utilisation": options.utilisation,
+                "bandwidth_budget": options.bandwidth_budget,
+            },
+        )
 
     # ---- one join -----------------------------------------------------------------------------------------------
 
@@ -374,9 +376,7 @@ class Explainer:
             rule = f" (made of pieces of at most {rate(largest)} tuples/s, σ = {options.sigma:g})"
         return f"{why}; its streams were cut into {shape}{rule}, which sends {rate(traffic)} tuples/s to its hosts."
 
-    def _candidates(
-        self, row: int, mine: npt.NDArray[np.intp]
-    ) -> tuple[tuple[Candidate, ...], dict[str, int], Floats]:
+    def _candidates(self, row: int, mine: npt.NDArray[np.intp]) -> tuple[tuple[Candidate, ...], dict[str, int], Floats]:
         """The nodes in the order of what the sub-join would cost there, each with its verdict."""
         problem, joins = self.problem, self.plan.joins
         n = len(problem.nodes)
@@ -587,7 +587,8 @@ class Explainer:
         problem, joins, flow = self.problem, self.plan.joins, self.flow
         sent: dict[tuple[int, int], float] = {}
         for source_of, node_of, tuples in (
-            (joins.left, joins.left_node, flow.left), (joins.right, joins.right_node, flow.right)
+            (joins.left, joins.left_node, flow.left),
+            (joins.right, joins.right_node, flow.right),
         ):
             for f in np.flatnonzero(node_of[flow.join] == row):
                 key = int(source_of[flow.join[f]]), int(flow.node[f])
@@ -606,7 +607,10 @@ class Explainer:
 
 
 _CUT_WORDS: dict[str, str] = {
-    "whole": "whole", "window": "cut by windows", "grid": "cut into a grid", "boxes": "cut into boxes"
+    "whole": "whole",
+    "window": "cut by windows",
+    "grid": "cut into a grid",
+    "boxes": "cut into boxes",
 }
 
 

@@ -111,9 +111,7 @@ def flows(plan: Plan) -> Flows:
     )
 
 
-def union_area(
-    group: npt.NDArray[np.integer], x_from: Floats, x_to: Floats, y_from: Floats, y_to: Floats
-) -> Floats:
+def union_area(group: npt.NDArray[np.integer], x_from: Floats, x_to: Floats, y_from: Floats, y_to: Floats) -> Floats:
     """Area of the union of the rectangles [x_from, x_to] × [y_from, y_to] of each group 0 … max(group).
 
     A tuple is a point of its stream (x) in a window (y); the union's area is thus the distinct share of the stream.
@@ -163,9 +161,7 @@ def _sweep(
 
 def _volume(plan: Plan) -> Floats:
     boxes = plan.replicas
-    return (
-        (boxes.left_to - boxes.left_from) * (boxes.right_to - boxes.right_from) * (boxes.slice_to - boxes.slice_from)
-    )
+    return (boxes.left_to - boxes.left_from) * (boxes.right_to - boxes.right_from) * (boxes.slice_to - boxes.slice_from)
 
 
 def node_load(flow: Flows, n: int) -> Floats:
@@ -296,9 +292,7 @@ class Metrics:
         return asdict(self)
 
 
-def evaluate(
-    problem: Problem, plan: Plan, distances: Distances | None = None, bound: Bound | None = None
-) -> Metrics:
+def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, bound: Bound | None = None) -> Metrics:
     """Figures of a plan, with latencies from `distances` (default: the cost space the plan was made in).
 
     `bound` is called at most once; see `nova.evaluation.bounds` for what it can be.

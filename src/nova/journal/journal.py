@@ -125,7 +125,9 @@ def _segments(folder: Path, identity: bytes, after: int) -> tuple[list[_Segment]
         if segments and segment.first != segments[-1].last + 1:
             before = segments[-1]
             raise Damaged(
-                before.path, before.scan.end, f"record {before.last + 1}",
+                before.path,
+                before.scan.end,
+                f"record {before.last + 1}",
                 f"missing: {path.name} goes on with record {segment.first}",
             )
         segments.append(segment)

@@ -107,7 +107,8 @@ def tables_of(controller: Controller) -> Tables:
 def identical(first: Tables, second: Tables) -> bool:
     """Whether all columns are equal, numbers bit by bit."""
     return all(
-        one.column_names == other.column_names and len(one) == len(other)
+        one.column_names == other.column_names
+        and len(one) == len(other)
         and all(_same(one[name], other[name]) for name in one.column_names)
         for one, other in zip(first, second, strict=True)
     )

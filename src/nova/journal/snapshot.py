@@ -114,7 +114,9 @@ def _opened(path: Path, data: bytes, identity: bytes) -> tuple[dict[str, Any], i
         raise Damaged(path, 0, "header", "not a snapshot")
     if version != VERSION:
         raise Damaged(
-            path, 8, "header",
+            path,
+            8,
+            "header",
             f"snapshot format {version}, this version reads {VERSION}. Maybe begin a new folder from `current` in this "
             "one: it holds the plan and its scenario",
         )
@@ -158,14 +160,22 @@ class _Freezer:
                 if kinds <= _PLAIN:
                     return {"plain dict": value}
                 return {"names": {key: self.freeze(item, f"{where}[{key!r}]") for key, item in value.items()}}
-            return {"dict": [
-                [self.freeze(key, where), self.freeze(item, f"{where}[{key!r}]")] for key, item in value.items()
-            ]}
+            return {
+                "dict": [
+                    [self.freeze(key, where), self.freeze(item, f"{where}[{key!r}]")] for key, item in value.items()
+                ]
+            }
         if _CLASSES.get(kind.__name__) is kind:
-            return {"object": [kind.__name__, {
-                name: self.freeze(item, f"{where}.{name}") for name, item in _attributes(value).items()
-                if (kind.__name__, name) not in _LEFT_OUT
-            }]}
+            return {
+                "object": [
+                    kind.__name__,
+                    {
+                        name: self.freeze(item, f"{where}.{name}")
+                        for name, item in _attributes(value).items()
+                        if (kind.__name__, name) not in _LEFT_OUT
+                    },
+                ]
+            }
         raise TypeError(f"{where}: a snapshot cannot hold a {kind.__module__}.{kind.__qualname__}")
 
     def _long(self, items: list[Any]) -> list[Any]:

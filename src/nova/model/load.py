@@ -51,8 +51,11 @@ def _union(x_from: Floats, x_to: Floats, y_from: Floats, y_to: Floats) -> float:
     xs, ys = np.unique(np.concatenate([x_from, x_to])), np.unique(np.concatenate([y_from, y_to]))
     covered = np.zeros((len(xs) - 1, len(ys) - 1), dtype=bool)
     for a, b, c, d in zip(
-        np.searchsorted(xs, x_from), np.searchsorted(xs, x_to),
-        np.searchsorted(ys, y_from), np.searchsorted(ys, y_to), strict=True,
+        np.searchsorted(xs, x_from),
+        np.searchsorted(xs, x_to),
+        np.searchsorted(ys, y_from),
+        np.searchsorted(ys, y_to),
+        strict=True,
     ):
         covered[a:b, c:d] = True
     return float(np.diff(xs) @ covered @ np.diff(ys))

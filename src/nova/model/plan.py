@@ -97,8 +97,16 @@ def read(folder: str | Path, problem: Problem, joins: SubJoins | None) -> Plan:
     except (json.JSONDecodeError, pa.ArrowInvalid) as error:
         raise InvalidInput([Fault(str(folder), f"not a plan: {error}")]) from None
     if document.get("nova") != FORMAT:
-        raise InvalidInput([Fault(str(folder / "plan.json"), f"plan format {FORMAT} expected", field="nova",
-                                  value=document.get("nova"))])
+        raise InvalidInput(
+            [
+                Fault(
+                    str(folder / "plan.json"),
+                    f"plan format {FORMAT} expected",
+                    field="nova",
+                    value=document.get("nova"),
+                )
+            ]
+        )
     file = str(folder / "replicas.parquet")
     node = _rows(table["node"], problem.nodes.ids, file, "node")
     named = _named(table, problem, file)
@@ -121,7 +129,9 @@ def read(folder: str | Path, problem: Problem, joins: SubJoins | None) -> Plan:
         approach=document.get("approach", "nova"),
         overloaded=_rows(
             pa.chunked_array([pa.array(document.get("overloaded_nodes", []), pa.string())]),
-            problem.nodes.ids, str(folder / "plan.json"), "overloaded_nodes",
+            problem.nodes.ids,
+            str(folder / "plan.json"),
+            "overloaded_nodes",
         ),
         digest=document.get("scenario_digest", ""),
         summary=document.get("summary", {}),
@@ -132,9 +142,7 @@ def _rows(values: pa.ChunkedArray, ids: pa.StringArray, file: str, name: str) ->
     rows = pc.index_in(values.combine_chunks(), value_set=ids)
     if rows.null_count:
         unknown = np.flatnonzero(rows.is_null().to_numpy(zero_copy_only=False))
-        raise InvalidInput(
-            [Fault(file, f"unknown {name}", int(i) + 1, name, values[int(i)].as_py()) for i in unknown]
-        )
+        raise InvalidInput([Fault(file, f"unknown {name}", int(i) + 1, name, values[int(i)].as_py()) for i in unknown])
     return np.asarray(rows.to_numpy(), dtype=np.int32)
 
 
@@ -187,9 +195,16 @@ def _join_rows(table: pa.Table, problem: Problem, joins: SubJoins, named: Named,
     join = order[at]
     wrong = np.flatnonzero(known[join] != key)
     if len(wrong):
-        raise InvalidInput([
-            Fault(file, "the join matrix does not allow this pair", int(i) + 1, "left_source",
-                  f"{table['left_source'][int(i)]} ⋈ {table['right_source'][int(i)]}")
-            for i in wrong
-        ])
+        raise InvalidInput(
+            [
+                Fault(
+                    file,
+                    "the join matrix does not allow this pair",
+                    int(i) + 1,
+                    "left_source",
+                    f"{table['left_source'][int(i)]} ⋈ {table['right_source'][int(i)]}",
+                )
+                for i in wrong
+            ]
+        )
     return join.astype(np.int32)

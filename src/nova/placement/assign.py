@@ -87,7 +87,8 @@ def _assign(
     if len(grids):
         replicas = _in_join_order(Replicas.concat([grids, replicas]))
     return Assignment(
-        replicas, np.concatenate([left_over, slices.unplaced]),
+        replicas,
+        np.concatenate([left_over, slices.unplaced]),
         np.concatenate([joins.demand[left_over], slices.missing]),
     )
 
@@ -131,8 +132,15 @@ class _State:
         for most in FAR[:1] if self.options.partition == "auto" else FAR:  # auto has slices left
             slots, costs = np.empty(most, np.int64), np.empty(most)
             found = nearest(
-                at[joins.left_node[row]], at[joins.right_node[row]], at[joins.sink[row]], self.weights, least, np.inf,
-                index.tree, slots, costs,
+                at[joins.left_node[row]],
+                at[joins.right_node[row]],
+                at[joins.sink[row]],
+                self.weights,
+                least,
+                np.inf,
+                index.tree,
+                slots,
+                costs,
             )
             yield slots[:found], np.inf
             if found < most:
@@ -148,7 +156,13 @@ def _place_slices(state: _State, rows: npt.NDArray[np.integer]) -> Assignment:
     order = rows[np.argsort(demand[rows], kind="stable")].astype(np.int32)
     if options.c_min > 0:
         placed = fill_exactly(
-            index, state.demand, state.weights, order, demand[order], state.largest, options.c_min,
+            index,
+            state.demand,
+            state.weights,
+            order,
+            demand[order],
+            state.largest,
+            options.c_min,
             options.max_replicas,
         )
     else:
@@ -199,7 +213,12 @@ def _place_again(state: _State, rows: Ints, room: Floats, most: int) -> Placed:
     raise_free(index.free, index.most_free, index.offsets)
     largest_first = rows[::-1].copy()
     return fill_exactly(
-        index, state.demand, state.weights, largest_first, state.joins.demand[largest_first], state.largest,
+        index,
+        state.demand,
+        state.weights,
+        largest_first,
+        state.joins.demand[largest_first],
+        state.largest,
         max_parts=most,
     )
 
@@ -328,10 +347,18 @@ def _cut(state: _State, rows: npt.NDArray[np.integer], host: Ints) -> Replicas:
         for slot, rest in zip(slots, np.maximum(index.free[slots] - taken, 0.0), strict=True):
             set_free(slot, rest, index.free, index.most_free, index.offsets)
         n = len(slots)
-        parts.append(Replicas(
-            np.full(n, row, np.int32), index.node[slots], boxes.left_from, boxes.left_to,
-            boxes.right_from, boxes.right_to, np.zeros(n), np.ones(n),
-        ))
+        parts.append(
+            Replicas(
+                np.full(n, row, np.int32),
+                index.node[slots],
+                boxes.left_from,
+                boxes.left_to,
+                boxes.right_from,
+                boxes.right_to,
+                np.zeros(n),
+                np.ones(n),
+            )
+        )
     return Replicas.concat(parts) if parts else _no_replicas()
 
 
@@ -367,6 +394,4 @@ def _no_replicas() -> Replicas:
 
 
 def _in_join_order(replicas: Replicas) -> Replicas:
-    return replicas.take(
-        np.lexsort((replicas.right_from, replicas.left_from, replicas.slice_from, replicas.join))
-    )
+    return replicas.take(np.lexsort((replicas.right_from, replicas.left_from, replicas.slice_from, replicas.join)))

@@ -114,8 +114,13 @@ class _Dealer:
     def __init__(self, index: HostIndex, demand: Demand, weights: Floats, order: Ints) -> None:
         self.index, self.demand = index, demand
         f32 = np.float32
-        self.ends = (demand.left.astype(f32), demand.right.astype(f32), demand.sink.astype(f32), demand.amount,
-                     weights.astype(f32))
+        self.ends = (
+            demand.left.astype(f32),
+            demand.right.astype(f32),
+            demand.sink.astype(f32),
+            demand.amount,
+            weights.astype(f32),
+        )
         self.hosts = index.points.T.astype(f32), index.heights.astype(f32)
         self.levels = _levels(len(index))
         bounds = [np.array([0, len(index)], dtype=np.int64), *self.levels]
@@ -201,15 +206,14 @@ def _summary(points, heights, free, grain, cuts):  # type: ignore[no-untyped-def
     return at, height, total
 
 
-def _prices(
-    demand: Demand, weights: Floats, order: Ints, at: Singles, heights: Singles, free: Floats
-) -> Singles:
+def _prices(demand: Demand, weights: Floats, order: Ints, at: Singles, heights: Singles, free: Floats) -> Singles:
     """What a tuple/s is worth in each cell, in ms: the prices of the optimum for a sample of the sub-joins, each
     standing for its like. They keep a sub-join from taking room where others would suffer more without it."""
     step = max(1, len(order) // SAMPLE)
     sample = order[step // 2 :: step]
-    legs = [np.linalg.norm(end[sample][:, :, None] - at[None], axis=1)
-            for end in (demand.left, demand.right, demand.sink)]
+    legs = [
+        np.linalg.norm(end[sample][:, :, None] - at[None], axis=1) for end in (demand.left, demand.right, demand.sink)
+    ]
     cost = np.tensordot(weights, np.array(legs), axes=1) + weights.sum() * heights
     scale = demand.amount[order].sum() / demand.amount[sample].sum()
     amount = demand.amount[sample] * scale
@@ -354,8 +358,20 @@ def _descend_first(  # type: ignore[no-untyped-def]
         _block_costs(join, begin, end, left, right, sink, demand, legs, at, heights, price, costs)
         for q in range(begin, end):
             out = _deal(
-                join[q], amount[q], demand[join[q]], costs[q - begin], 0, free, free32, whole, largest, part,
-                got_join, got_child, got_amount, out,
+                join[q],
+                amount[q],
+                demand[join[q]],
+                costs[q - begin],
+                0,
+                free,
+                free32,
+                whole,
+                largest,
+                part,
+                got_join,
+                got_child,
+                got_amount,
+                out,
             )
     return got_join[:out], got_child[:out], got_amount[:out]
 
@@ -395,8 +411,20 @@ def _descend(  # type: ignore[no-untyped-def]
                 last_sink = j
             _cost(left[j], right[j], legs, here, base, price[first : first + n], np.float32(demand[j]), cost)
             out = _deal(
-                j, amount[q], demand[j], cost, first, free, free32, whole, largest, part,
-                got_join, got_child, got_amount, out,
+                j,
+                amount[q],
+                demand[j],
+                cost,
+                first,
+                free,
+                free32,
+                whole,
+                largest,
+                part,
+                got_join,
+                got_child,
+                got_amount,
+                out,
             )
         got[p] = out - room[p]
     count = 0
@@ -419,8 +447,18 @@ def fill_exactly(
 ) -> Placed:
     """Place `rest[i]` tuples/s of sub-join `order[i]`, one after the other, each on the cheapest hosts with room."""
     out = _fill_exactly(
-        order.astype(np.int32), rest, demand.left, demand.right, demand.sink, demand.amount, weights, index.tree,
-        largest, c_min, -1 if max_parts is None else max_parts, PART,
+        order.astype(np.int32),
+        rest,
+        demand.left,
+        demand.right,
+        demand.sink,
+        demand.amount,
+        weights,
+        index.tree,
+        largest,
+        c_min,
+        -1 if max_parts is None else max_parts,
+        PART,
     )
     return Placed(*out)
 
@@ -463,5 +501,7 @@ def _fill_exactly(  # type: ignore[no-untyped-def]
             left_over = before[k]
             set_free(used[k], left_over if left_over > 0 else 0.0, free, most_free, offsets)
     return (
-        np.array(join[1:], dtype=np.int32), np.array(slot[1:], dtype=np.int32), np.array(amount[1:], dtype=np.float64)
+        np.array(join[1:], dtype=np.int32),
+        np.array(slot[1:], dtype=np.int32),
+        np.array(amount[1:], dtype=np.float64),
     )

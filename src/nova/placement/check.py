@@ -47,9 +47,7 @@ def broken_joins(replicas: Replicas, joins: int) -> npt.NDArray[np.intp]:
     step = np.diff(replicas.join)
     in_order = (step > 0) | ((step == 0) & (replicas.slice_from[1:] >= replicas.slice_from[:-1]))
     if not (in_order.all() and _sliced(replicas).all()):
-        table = replicas.take(
-            np.lexsort((replicas.right_from, replicas.left_from, replicas.slice_from, replicas.join))
-        )
+        table = replicas.take(np.lexsort((replicas.right_from, replicas.left_from, replicas.slice_from, replicas.join)))
     starts = np.flatnonzero(np.diff(table.join, prepend=-1))
     ends = np.append(starts[1:], len(table))
     sizes = ends - starts
@@ -73,9 +71,7 @@ def broken_joins(replicas: Replicas, joins: int) -> npt.NDArray[np.intp]:
 
 def _sliced(table: Replicas) -> Bools:
     """Which replicas take both streams whole."""
-    return np.asarray(
-        (table.left_from == 0) & (table.left_to == 1) & (table.right_from == 0) & (table.right_to == 1)
-    )
+    return np.asarray((table.left_from == 0) & (table.left_to == 1) & (table.right_from == 0) & (table.right_to == 1))
 
 
 def _tiles(boxes: Replicas) -> bool:
@@ -93,4 +89,3 @@ def _tiles(boxes: Replicas) -> bool:
         cell = tuple(slice(low[row], high[row]) for low, high in at)
         covered[cell] += 1
     return bool((covered == 1).all())
-

@@ -69,7 +69,13 @@ def split(
     if part_rate is not None:
         grains = len(equal_parts(left_rate, part_rate)), len(equal_parts(right_rate, part_rate))
     count, host, dealt, column, swapped, cost = _split(
-        left_rate, right_rate, free, legs, weights, np.array(grains), len(free) if max_parts is None else max_parts,
+        left_rate,
+        right_rate,
+        free,
+        legs,
+        weights,
+        np.array(grains),
+        len(free) if max_parts is None else max_parts,
         COLUMNS,
     )
     if not count:
@@ -93,9 +99,7 @@ def _split(left_rate, right_rate, free, legs, weights, grains, max_parts, column
         for n in columns:
             if column_grain > 0 and n > column_grain:
                 break
-            count = _deal(
-                dealt_rate, column_rate, n, dealt_grain, column_grain, free, max_parts, host, dealt, column
-            )
+            count = _deal(dealt_rate, column_rate, n, dealt_grain, column_grain, free, max_parts, host, dealt, column)
             if count == 0:
                 continue
             if best_count > 0 and count > 4 * best_count:
@@ -112,7 +116,8 @@ def _split(left_rate, right_rate, free, legs, weights, grains, max_parts, column
                 sink_dealt += tuples_dealt * legs[2, host[i]]
                 sink_column += tuples_column * legs[2, host[i]]
             cost = (
-                weights[dealt_leg] * way_dealt / sent_dealt + weights[column_leg] * way_column / sent_column
+                weights[dealt_leg] * way_dealt / sent_dealt
+                + weights[column_leg] * way_column / sent_column
                 + weights[2] * 0.5 * (sink_dealt / sent_dealt + sink_column / sent_column)
             )
             if cost < best_cost - 1e-9:

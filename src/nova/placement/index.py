@@ -66,8 +66,16 @@ class HostIndex:
     @property
     def tree(self) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, npt.NDArray[np.int64]]:
         """The arrays that kernels take."""
-        return (self.points, self.heights, self.free, self.low, self.high, self.most_free, self.least_height,
-                self.offsets)
+        return (
+            self.points,
+            self.heights,
+            self.free,
+            self.low,
+            self.high,
+            self.most_free,
+            self.least_height,
+            self.offsets,
+        )
 
     @property
     def slots(self) -> tuple[Ints, Floats, Floats, Floats, npt.NDArray[np.uint64]]:
@@ -87,8 +95,11 @@ class HostIndex:
             return False
         taken = np.flatnonzero(self.node >= 0)
         bigger = build(
-            np.append(self.node[taken], np.int32(row)), np.vstack([self.points[taken], point]),
-            np.append(self.heights[taken], height), np.append(self.free[taken], amount), SLACK,
+            np.append(self.node[taken], np.int32(row)),
+            np.vstack([self.points[taken], point]),
+            np.append(self.heights[taken], height),
+            np.append(self.free[taken], amount),
+            SLACK,
         )
         self.__dict__.update(bigger.__dict__)
         taken = np.flatnonzero(self.node >= 0)
@@ -158,8 +169,14 @@ def _empty(slots: int, d: int, origin: Floats, scale: float, blank: bool = True)
 
 
 def _spread(
-    node: Ints, points: Floats, heights: Floats, free: Floats, code: npt.NDArray[np.uint64], slots: int,
-    origin: Floats, scale: float,
+    node: Ints,
+    points: Floats,
+    heights: Floats,
+    free: Floats,
+    code: npt.NDArray[np.uint64],
+    slots: int,
+    origin: Floats,
+    scale: float,
 ) -> HostIndex:
     """An index with room for inserts: hosts in curve order, evenly spread over `slots`."""
     n, d = points.shape

@@ -11,7 +11,13 @@ from nova.routing.routes import Routes, Side, compile_routes
 from nova.routing.timeline import Epoch, Timeline
 
 __all__ = [
-    "GOLDEN", "slice_position", "tuple_share", "window_number",
-    "Routes", "Side", "compile_routes",
-    "Epoch", "Timeline",
+    "GOLDEN",
+    "slice_position",
+    "tuple_share",
+    "window_number",
+    "Routes",
+    "Side",
+    "compile_routes",
+    "Epoch",
+    "Timeline",
 ]

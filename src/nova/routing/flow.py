@@ -60,13 +60,22 @@ class Flow:
     def result(self) -> pa.Schema:
         """Columns of a result: the contract's, then what the tuples carry with the prefix of their side."""
         moment = pa.timestamp("us", tz="UTC")
-        fixed = [("query", pa.string()), ("window_start", moment), ("window_end", moment),
-                 ("left_source", pa.string()), ("right_source", pa.string()),
-                 ("left_time", moment), ("right_time", moment)]
-        values = [(f"{side}_value", self.carried(side).field("value").type)
-                  for side in ("left", "right")]
-        others = [(f"{side}_{column.name}", column.type) for side in ("left", "right")
-                  for column in self.carried(side) if column.name != "value"]
+        fixed = [
+            ("query", pa.string()),
+            ("window_start", moment),
+            ("window_end", moment),
+            ("left_source", pa.string()),
+            ("right_source", pa.string()),
+            ("left_time", moment),
+            ("right_time", moment),
+        ]
+        values = [(f"{side}_value", self.carried(side).field("value").type) for side in ("left", "right")]
+        others = [
+            (f"{side}_{column.name}", column.type)
+            for side in ("left", "right")
+            for column in self.carried(side)
+            if column.name != "value"
+        ]
         return pa.schema([*fixed, *values, ("node", pa.string()), *others])
 
     def cell(self, meeting: npt.NDArray[np.int32], window: Longs, keys: list[pa.Array]) -> Longs:

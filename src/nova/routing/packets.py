@@ -49,8 +49,9 @@ class Routed:
     """Host of each copy."""
 
 
-def route(timeline: Timeline, flow: Flow, side: SideName, source: Ints, source_hash: Hashes,
-          batch: pa.RecordBatch) -> Routed:
+def route(
+    timeline: Timeline, flow: Flow, side: SideName, source: Ints, source_hash: Hashes, batch: pa.RecordBatch
+) -> Routed:
     """Send each tuple of `batch` (columns time, value, …; `source` holds its source rows) to its meetings."""
     time = batch.column("time").cast(pa.int64()).to_numpy(zero_copy_only=False)
     window = window_number(time, flow.window_us)
@@ -73,8 +74,12 @@ def pack(routed: Routed, flow: Flow, side: SideName, source: Ints, batch: pa.Rec
     count = np.diff(np.concatenate([start, [len(order)]]))
     time = batch.column("time").cast(pa.int64()).to_numpy(zero_copy_only=False)
     whole = pa.record_batch(
-        [pa.array(routed.meeting[order]), pa.array(source[row[order]]), pa.array(time[row[order]]),
-         *carried.take(pa.array(order)).columns],
+        [
+            pa.array(routed.meeting[order]),
+            pa.array(source[row[order]]),
+            pa.array(time[row[order]]),
+            *carried.take(pa.array(order)).columns,
+        ],
         schema=flow.packet(side),
     )
     body = [whole.slice(int(s), int(c)).serialize().to_pybytes() for s, c in zip(start, count, strict=True)]
@@ -92,8 +97,9 @@ def match(flow: Flow, left: pa.Table, right: pa.Table, left_pair: Longs, right_p
     """Rows of all joining tuples: same packet pair, meeting, window and `on` columns."""
     code = Code(left_pair, right_pair)
     code.add(left["meeting"].to_numpy(), right["meeting"].to_numpy())
-    code.add(window_number(left["time"].to_numpy(), flow.window_us),
-             window_number(right["time"].to_numpy(), flow.window_us))
+    code.add(
+        window_number(left["time"].to_numpy(), flow.window_us), window_number(right["time"].to_numpy(), flow.window_us)
+    )
     for name in flow.on:
         code.add(*_keys(left[name], right[name]))
     return code.pairs()
@@ -162,16 +168,21 @@ class Names:
     nodes: pa.StringArray
 
 
-def results(flow: Flow, timeline: Timeline, names: Names, left: pa.BinaryArray,
-            right: pa.BinaryArray) -> Iterator[pa.RecordBatch]:
+def results(
+    flow: Flow, timeline: Timeline, names: Names, left: pa.BinaryArray, right: pa.BinaryArray
+) -> Iterator[pa.RecordBatch]:
     """The joined tuples of pairs of packets (the i-th left with the i-th right), in the contract's columns."""
     left_tuples, left_pair = unpack(left, flow.packet("left"))
     right_tuples, right_pair = unpack(right, flow.packet("right"))
     left_rows, right_rows = match(flow, left_tuples, right_tuples, left_pair, right_pair)
     for at in range(0, len(left_rows), CHUNK):
-        yield _assemble(flow, timeline, names,
-                        left_tuples.take(pa.array(left_rows[at : at + CHUNK])),
-                        right_tuples.take(pa.array(right_rows[at : at + CHUNK])))
+        yield _assemble(
+            flow,
+            timeline,
+            names,
+            left_tuples.take(pa.array(left_rows[at : at + CHUNK])),
+            right_tuples.take(pa.array(right_rows[at : at + CHUNK])),
+        )
 
 
 def _assemble(flow: Flow, timeline: Timeline, names: Names, left: pa.Table, right: pa.Table) -> pa.RecordBatch:

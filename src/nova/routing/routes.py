@@ -67,16 +67,18 @@ class Routes:
 
     def save(self, file: str | Path) -> None:
         """Write as one .npz file."""
-        arrays = {f"{name}_{f.name}": getattr(self.side(name), f.name)
-                  for name in ("left", "right") for f in fields(Side)}
+        arrays = {
+            f"{name}_{f.name}": getattr(self.side(name), f.name) for name in ("left", "right") for f in fields(Side)
+        }
         np.savez(file, node=self.node, sink=np.array(self.sink), **arrays)
 
     @staticmethod
     def load(file: str | Path) -> Routes:
         """Read what `save` wrote."""
         with np.load(file) as stored:
-            left, right = (Side(**{f.name: stored[f"{name}_{f.name}"] for f in fields(Side)})
-                           for name in ("left", "right"))
+            left, right = (
+                Side(**{f.name: stored[f"{name}_{f.name}"] for f in fields(Side)}) for name in ("left", "right")
+            )
             return Routes(left, right, stored["node"], int(stored["sink"]))
 
 
@@ -90,8 +92,12 @@ def compile_routes(joins: SubJoins, replicas: Replicas, query: int, sources: int
 def meetings(joins: SubJoins, replicas: Replicas, query: int) -> tuple[Rows, Rows]:
     """Rows of the replicas of a query at which tuples can meet, and the number of each one's meeting."""
     # A box without volume can meet nobody, and an empty range must not be mistaken for a whole one below.
-    rows = np.flatnonzero((joins.query[replicas.join] == query) & (replicas.left_from < replicas.left_to)
-                          & (replicas.right_from < replicas.right_to) & (replicas.slice_from < replicas.slice_to))
+    rows = np.flatnonzero(
+        (joins.query[replicas.join] == query)
+        & (replicas.left_from < replicas.left_to)
+        & (replicas.right_from < replicas.right_to)
+        & (replicas.slice_from < replicas.slice_to)
+    )
     mine = replicas.take(rows)
     return rows, _meetings(mine, joins.left[mine.join], joins.right[mine.join])
 
@@ -119,8 +125,17 @@ def _meetings(replicas: Replicas, left: Ints, right: Ints) -> Rows:
     n = len(replicas)
     if n == 0:
         return np.empty(0, np.intp)
-    boxes = np.column_stack([replicas.node, replicas.left_from, replicas.left_to, replicas.right_from,
-                             replicas.right_to, replicas.slice_from, replicas.slice_to])
+    boxes = np.column_stack(
+        [
+            replicas.node,
+            replicas.left_from,
+            replicas.left_to,
+            replicas.right_from,
+            replicas.right_to,
+            replicas.slice_from,
+            replicas.slice_to,
+        ]
+    )
     box = _codes(*boxes.T)
     one_left = _codes(box, left)
     tags = np.random.default_rng(0).integers(0, 2**63, int(right.max()) + 1, dtype=np.uint64)

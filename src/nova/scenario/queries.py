@@ -55,9 +55,7 @@ def equal_matrix(attributes: tuple[str, ...], left: StreamSources, right: Stream
         missing |= texts.indices.is_null().to_numpy(zero_copy_only=False)
         own = texts.indices.fill_null(len(texts.dictionary)).to_numpy(zero_copy_only=False)
         # number the combinations anew after each attribute, so that codes never outgrow the number of sources
-        _, first, codes = np.unique(
-            codes * (len(texts.dictionary) + 1) + own, return_index=True, return_inverse=True
-        )
+        _, first, codes = np.unique(codes * (len(texts.dictionary) + 1) + own, return_index=True, return_inverse=True)
     codes[missing] = -1
     short = codes.astype(np.int32)
     values = tuple(column.take(pa.array(first)) for column in columns)

@@ -35,9 +35,15 @@ def write(folder: Path, problem: Problem, options: Options, inputs: Mapping[str,
     document: dict[str, Any] = {"nova": 1, "nodes": _save(folder, "nodes", _nodes(problem))}
     if problem.latency is not None:
         ids, known = problem.nodes.ids, problem.latency
-        document["latency"] = _save(folder, "latency", {
-            "from": ids.take(pa.array(known.first)), "to": ids.take(pa.array(known.second)), "rtt_ms": known.rtt_ms,
-        })
+        document["latency"] = _save(
+            folder,
+            "latency",
+            {
+                "from": ids.take(pa.array(known.first)),
+                "to": ids.take(pa.array(known.second)),
+                "rtt_ms": known.rtt_ms,
+            },
+        )
     attributes = _Attributes(problem)
     written = [_query(problem, number, joins, attributes, folder) for number in np.unique(joins.query).tolist()]
     document["streams"] = {}
@@ -83,7 +89,9 @@ def _nodes(problem: Problem) -> dict[str, Any]:
 def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attributes, folder: Path) -> dict[str, Any]:
     query = problem.queries[number]
     document: dict[str, Any] = {
-        "id": query.id, "left": problem.streams[query.left], "right": problem.streams[query.right],
+        "id": query.id,
+        "left": problem.streams[query.left],
+        "right": problem.streams[query.right],
     }
     match query.matrix:
         case Equal() as equal if attributes.take(query, equal):
@@ -93,11 +101,15 @@ def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attribut
         case _:
             mine = np.flatnonzero(joins.query == number)
             ids = problem.sources.ids
-            document["pairs"] = _save(folder, f"pairs-{number}", {
-                "left": ids.take(pa.array(joins.left[mine])),
-                "right": ids.take(pa.array(joins.right[mine])),
-                "output_rate": pa.array(joins.output_rate[mine], from_pandas=True),
-            })
+            document["pairs"] = _save(
+                folder,
+                f"pairs-{number}",
+                {
+                    "left": ids.take(pa.array(joins.left[mine])),
+                    "right": ids.take(pa.array(joins.right[mine])),
+                    "output_rate": pa.array(joins.output_rate[mine], from_pandas=True),
+                },
+            )
     document["window"] = {"tumbling": f"{float(query.window_ms)!r}ms"}
     document["sink"] = problem.nodes.ids[query.sink].as_py()
     return document

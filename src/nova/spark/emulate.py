@@ -82,14 +82,25 @@ class Network:
         groups = Groups.of(mine)
         box_group = np.repeat(np.arange(len(groups.join)), np.diff(groups.first))
         sources = joins.left[groups.join], joins.right[groups.join]
-        sides = [_side(groups.boxes, source[box_group], box_group, s, len(problem.sources))
-                 for s, source in enumerate(sources)]
+        sides = [
+            _side(groups.boxes, source[box_group], box_group, s, len(problem.sources))
+            for s, source in enumerate(sources)
+        ]
         ways = [distances.between(at[groups.join], groups.node) for at in (joins.left_node, joins.right_node)]
         return Network(
-            first, sides[0], sides[1], groups.node, np.column_stack(ways) / 1000.0,
+            first,
+            sides[0],
+            sides[1],
+            groups.node,
+            np.column_stack(ways) / 1000.0,
             distances.between(groups.node, joins.sink[groups.join]) / 1000.0,
-            dict(zip(zip(sources[0].tolist(), sources[1].tolist(), groups.node.tolist(), strict=True),
-                     range(len(groups.join)), strict=True)),
+            dict(
+                zip(
+                    zip(sources[0].tolist(), sources[1].tolist(), groups.node.tolist(), strict=True),
+                    range(len(groups.join)),
+                    strict=True,
+                )
+            ),
         )
 
     def side(self, name: SideName) -> Side:
@@ -102,7 +113,10 @@ def _side(boxes: Floats, source: Ints, group: Rows, side: int, sources: int) -> 
     return Side(
         start=np.searchsorted(source[order], np.arange(sources + 1)).astype(np.int64),
         meeting=group[order].astype(np.int32),
-        share_from=box[:, 2 * side], share_to=box[:, 2 * side + 1], slice_from=box[:, 4], slice_to=box[:, 5],
+        share_from=box[:, 2 * side],
+        share_to=box[:, 2 * side + 1],
+        slice_from=box[:, 4],
+        slice_to=box[:, 5],
     )
 
 
@@ -130,8 +144,12 @@ class Deliveries:
         listed = list(parts)
         none = [np.empty(0, kind) for kind in (np.uint64, np.int32, np.float64, np.float64, np.float64)]
         names = Deliveries.__dataclass_fields__
-        return Deliveries(*(np.concatenate([empty, *(getattr(part, name) for part in listed)])
-                            for name, empty in zip(names, none, strict=True)))
+        return Deliveries(
+            *(
+                np.concatenate([empty, *(getattr(part, name) for part in listed)])
+                for name, empty in zip(names, none, strict=True)
+            )
+        )
 
 
 def keys(group: np.ndarray, side: int, time_us: Longs) -> Hashes:
@@ -229,8 +247,9 @@ class _Pairs:
         return _Pairs(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
     def plus(self, other: _Pairs) -> _Pairs:
-        return _Pairs(*(np.concatenate([getattr(self, name), getattr(other, name)])
-                        for name in self.__dataclass_fields__))
+        return _Pairs(
+            *(np.concatenate([getattr(self, name), getattr(other, name)]) for name in self.__dataclass_fields__)
+        )
 
 
 @dataclass(frozen=True)
@@ -249,8 +268,9 @@ class Epochs:
 class Emulation:
     """The emulated hosts of a run; takes in batches of its queries in any order, from any thread."""
 
-    def __init__(self, problem: Problem, plan: Callable[[str], Plan], retain_s: float,
-                 distances: Distances | None = None) -> None:
+    def __init__(
+        self, problem: Problem, plan: Callable[[str], Plan], retain_s: float, distances: Distances | None = None
+    ) -> None:
         """`plan` reads a plan by its name in the run; results are followed for `retain_s` after their tuples."""
         self.problem, self.retain_s = problem, retain_s
         self._plan, self._distances = plan, distances
@@ -272,9 +292,17 @@ class Emulation:
         """Results that are not yet at their sink: when they will be, and their weights."""
         self.at_sink = 0.0
         self._networks: dict[tuple[int, str], Network] = {}
-        self._ids = [{id_: int(row) for id_, row in zip(
-            problem.sources.ids.take(pa.array(problem.sources_of(stream))).to_pylist(), problem.sources_of(stream),
-            strict=True)} for stream in range(len(problem.streams))]
+        self._ids = [
+            {
+                id_: int(row)
+                for id_, row in zip(
+                    problem.sources.ids.take(pa.array(problem.sources_of(stream))).to_pylist(),
+                    problem.sources_of(stream),
+                    strict=True,
+                )
+            }
+            for stream in range(len(problem.streams))
+        ]
         self._lock = threading.Lock()
 
     def batch(self, query: int, watched: Watched, epochs: Epochs) -> None:
@@ -308,10 +336,15 @@ class Emulation:
             # a tuple that several boxes of one sub-join on one host want goes there once
             once = np.unique(at.astype(np.int64) * len(network.node) + group, return_index=True)[1]
             row, group = rows[at[once]], group[once]
-            self._pending.append(Deliveries(
-                keys(group + network.first, side, part.time[row]), network.node[group], born[row],
-                born[row] + network.way_s[group, side], network.to_sink_s[group],
-            ))
+            self._pending.append(
+                Deliveries(
+                    keys(group + network.first, side, part.time[row]),
+                    network.node[group],
+                    born[row],
+                    born[row] + network.way_s[group, side],
+                    network.to_sink_s[group],
+                )
+            )
 
     def _by_epoch(self, query: int, time: Longs, epochs: Epochs) -> Iterable[tuple[Rows, Longs, Network]]:
         window = window_number(time, max(1, round(self.problem.queries[query].window_ms * 1000)))
@@ -321,19 +354,30 @@ class Emulation:
             yield rows, window[rows], self._network(query, epochs.plans[int(e)])
 
     def _follow(self, query: int, sample: Sample, epochs: Epochs) -> None:
-        left, right = (self._ids[stream] for stream in (self.problem.queries[query].left,
-                                                        self.problem.queries[query].right))
+        left, right = (
+            self._ids[stream] for stream in (self.problem.queries[query].left, self.problem.queries[query].right)
+        )
         for rows, _, network in self._by_epoch(query, sample.left_time, epochs):
-            group = np.array([network.pair.get((left[sample.left_source[i]], right[sample.right_source[i]],
-                                                int(sample.node[i])), -1) for i in rows.tolist()], dtype=np.int64)
+            group = np.array(
+                [
+                    network.pair.get(
+                        (left[sample.left_source[i]], right[sample.right_source[i]], int(sample.node[i])), -1
+                    )
+                    for i in rows.tolist()
+                ],
+                dtype=np.int64,
+            )
             known = group >= 0
             rows, group = rows[known], group[known]
-            self._pairs = self._pairs.plus(_Pairs(
-                keys(group + network.first, 0, sample.left_time[rows]),
-                keys(group + network.first, 1, sample.right_time[rows]),
-                np.maximum(sample.left_time[rows], sample.right_time[rows]) / 1e6, network.to_sink_s[group],
-                np.full(len(rows), sample.weight),
-            ))
+            self._pairs = self._pairs.plus(
+                _Pairs(
+                    keys(group + network.first, 0, sample.left_time[rows]),
+                    keys(group + network.first, 1, sample.right_time[rows]),
+                    np.maximum(sample.left_time[rows], sample.right_time[rows]) / 1e6,
+                    network.to_sink_s[group],
+                    np.full(len(rows), sample.weight),
+                )
+            )
 
     def _serve(self, upto: float, now: float | None = None) -> None:
         """Serve what arrives up to a moment; the figures then hold for `now`."""
@@ -352,15 +396,16 @@ class Emulation:
         since, now = max(since, self.first), self.queues.now
         steps = min(max(int((now - since) / STEP_S), 1), POINTS // 4) if now > since else 0
         times = np.linspace(since, now, steps + 1)[1:]
-        waiting = (np.searchsorted(np.sort(arrival), times, "right") - np.searchsorted(np.sort(finish), times, "right"))
+        waiting = np.searchsorted(np.sort(arrival), times, "right") - np.searchsorted(np.sort(finish), times, "right")
         self.course += zip((times - self.first).tolist(), waiting.tolist(), strict=True)
         if len(self.course) > POINTS:
             self.course = self.course[len(self.course) % 2 :: 2] + self.course[-1:]
 
     def _settle_results(self, due: Deliveries, finish: Floats) -> None:
         """Look up when the tuples of sampled results were served."""
-        known, done, born = (np.concatenate(both) for both in zip(self._ledger, (due.key, finish, due.born),
-                                                                  strict=True))
+        known, done, born = (
+            np.concatenate(both) for both in zip(self._ledger, (due.key, finish, due.born), strict=True)
+        )
         order = np.argsort(known, kind="stable")
         known, done, born = known[order], done[order], born[order]
         pairs = self._pairs
@@ -416,16 +461,28 @@ class Emulation:
             return {
                 "duration_s": seconds,
                 "tuples": {
-                    "emitted": self.emitted, "delivered": int(self.queues.committed.sum()),
-                    "served": int(served.sum()), "backlog": int(backlog.sum()), "in_flight": int(in_flight.sum()),
+                    "emitted": self.emitted,
+                    "delivered": int(self.queues.committed.sum()),
+                    "served": int(served.sum()),
+                    "backlog": int(backlog.sum()),
+                    "in_flight": int(in_flight.sum()),
                 },
                 "throughput": {"tuples_per_s": float(served.sum()) / seconds, "results_per_s": self.at_sink / seconds},
                 "latency_ms": {"tuple": self.tuples.percentiles(), "result": self.results.percentiles()},
-                "results": {"at_sink": self.at_sink, "later": float(self._coming[1].sum()),
-                            "not_followed": self.results_missed + float(self._pairs.weight.sum())},
+                "results": {
+                    "at_sink": self.at_sink,
+                    "later": float(self._coming[1].sum()),
+                    "not_followed": self.results_missed + float(self._pairs.weight.sum()),
+                },
                 "nodes": [
-                    {"node": ids[int(v)].as_py(), "offered": float(offered[v]), "utilisation": float(busy[v]),
-                     "backlog": int(backlog[v]), "peak_backlog": int(self.queues.longest[v])} for v in used
+                    {
+                        "node": ids[int(v)].as_py(),
+                        "offered": float(offered[v]),
+                        "utilisation": float(busy[v]),
+                        "backlog": int(backlog[v]),
+                        "peak_backlog": int(self.queues.longest[v]),
+                    }
+                    for v in used
                 ],
                 "course": [{"seconds": float(at), "backlog": waiting} for at, waiting in self.course],
             }
@@ -456,14 +513,23 @@ def predict(problem: Problem, plan: Plan, seconds: float, distances: Distances |
     told = simulate(problem, plan, max(shortened, 1e-3), arrivals="regular", distances=distances)
     ids = problem.nodes.ids
     used = np.flatnonzero(told.node_arrived)
-    return told.summary() | {"nodes": [
-        {"node": ids[int(v)].as_py(), "offered": float(told.offered[v]), "utilisation": float(told.utilisation[v]),
-         "backlog": int(told.node_backlog[v]), "peak_backlog": int(told.node_peak_backlog[v])} for v in used
-    ]}
+    return told.summary() | {
+        "nodes": [
+            {
+                "node": ids[int(v)].as_py(),
+                "offered": float(told.offered[v]),
+                "utilisation": float(told.utilisation[v]),
+                "backlog": int(told.node_backlog[v]),
+                "peak_backlog": int(told.node_peak_backlog[v]),
+            }
+            for v in used
+        ]
+    }
 
 
 def compared(emulated: dict[str, Any], predicted: dict[str, Any]) -> list[dict[str, Any]]:
     """The main figures side by side."""
+
     def latency(of: dict[str, Any], kind: str, name: str) -> float | None:
         figures = of["latency_ms"][kind]
         return None if figures is None else figures[name]

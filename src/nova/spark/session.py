@@ -67,8 +67,7 @@ def session(
         "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
         # Rows are counted on their way (`observe`); where none of them is good, this rule would replace the whole plan
         # by an empty one, and the counts would be gone with it.
-        "spark.sql.adaptive.optimizer.excludedRules":
-            "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
+        "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",  # noqa: E501
         # as every reader knows them, with their zone; Spark's own default (INT96) has none
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.ui.showConsoleProgress": "false",
@@ -98,8 +97,10 @@ def session(
     except NovaError:
         raise
     except Exception as error:  # the gateway reports a JVM that died with errors of several kinds
-        raise NovaError(f"Spark did not start ({_first_line(error)}). Is the master's address right, and is there "
-                        f"memory for its JVM? JAVA_HOME is {os.environ.get('JAVA_HOME', 'not set')}.") from error
+        raise NovaError(
+            f"Spark did not start ({_first_line(error)}). Is the master's address right, and is there "
+            f"memory for its JVM? JAVA_HOME is {os.environ.get('JAVA_HOME', 'not set')}."
+        ) from error
     if submitted:
         spark.sparkContext.setLogLevel("ERROR")
     if not spark.sparkContext.getConf().contains(PARTITIONS):
@@ -109,8 +110,9 @@ def session(
 
 
 @contextmanager
-def open_session(master: str | None = None, *, name: str = "nova", heavy: bool = False,
-                 config: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+def open_session(
+    master: str | None = None, *, name: str = "nova", heavy: bool = False, config: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
     """A session for one command: stopped at its end, unless it was running before."""
     _require_pyspark()
     from pyspark.sql import SparkSession
@@ -131,12 +133,15 @@ def to_the_end(spark: SparkSession) -> Iterator[None]:
     except Exception as error:
         if process is None or process.poll() is None:
             raise
-        raise NovaError(f"Spark's own process ended with code {process.poll()} (out of memory, or killed?). Started "
-                        "again as before, runs and embeddings go on from their checkpoints.") from error
+        raise NovaError(
+            f"Spark's own process ended with code {process.poll()} (out of memory, or killed?). Started "
+            "again as before, runs and embeddings go on from their checkpoints."
+        ) from error
 
 
-def local_session(cores: int | None = None, *, memory_mb: int | None = None,
-                  config: Mapping[str, str] | None = None) -> SparkSession:
+def local_session(
+    cores: int | None = None, *, memory_mb: int | None = None, config: Mapping[str, str] | None = None
+) -> SparkSession:
     """A session on this machine for small jobs and tests."""
     return session(cores=cores, memory_mb=memory_mb, config=config)
 
@@ -162,8 +167,7 @@ def _local(cores: int, heavy: bool, memory_mb: int | None) -> dict[str, str]:
         "spark.default.parallelism": str(cores),
         PARTITIONS: str(_partitions(cores, heavy)),
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-        "spark.sql.streaming.checkpointFileManagerClass":
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+        "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",  # noqa: E501
     }
 
 
@@ -189,8 +193,10 @@ def _cores(address: str) -> int:
 
 def _require_pyspark() -> None:
     if importlib.util.find_spec("pyspark") is None:
-        raise NovaError("This command needs Spark, and pyspark is not installed. "
-                        "Install it with: pip install 'nova-placement[spark,jre]'")
+        raise NovaError(
+            "This command needs Spark, and pyspark is not installed. "
+            "Install it with: pip install 'nova-placement[spark,jre]'"
+        )
 
 
 @contextmanager

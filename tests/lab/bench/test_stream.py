@@ -13,14 +13,15 @@ from nova_lab.bench.stream import LATENESS_MS, Workload, prepare, routed_job, wr
 
 
 def test_stream_measures_both_jobs_and_live_latency(spark: Any) -> None:
-    figures = invoke_json("bench", "stream", "--rate", 200, "--rounds", 1, "--batches", 1, "--saturated", 2, "--live",
-                          6, "--every", 500)
+    figures = invoke_json(
+        "bench", "stream", "--rate", 200, "--rounds", 1, "--batches", 1, "--saturated", 2, "--live", 6, "--every", 500
+    )
     assert {"tuples_per_s", "plain_tuples_per_s", "ratio", "latency_ms"} <= set(figures)
     assert figures["ratio"] == pytest.approx(figures["tuples_per_s"] / figures["plain_tuples_per_s"])
     assert figures["usual"]["tuples_per_batch"] == 1600
     assert figures["saturated"]["results"] > 0  # and both jobs have as many
     assert figures["latency_ms"]["p50"] > 0
-    run, = figures["live"]
+    (run,) = figures["live"]
     assert run["every_ms"] == 500
     assert run["tuples_per_s"] > 0  # how many depends on the machine
     assert run["first_result_s"] > 0
@@ -45,8 +46,9 @@ def test_state_holds_what_the_watermark_has_not_passed(spark: Any, tmp_path: Pat
     write_batches(work, tmp_path / "data", 20, 1.0)
     query = routed_job(spark, work, plan, tmp_path / "data", tmp_path / "out")
     query.awaitTermination()
-    rows = [sum(op.numRowsTotal for op in report.stateOperators) for report in query.recentProgress
-            if report.numInputRows]
+    rows = [
+        sum(op.numRowsTotal for op in report.stateOperators) for report in query.recentProgress if report.numInputRows
+    ]
     assert len(rows) == 20
     grown = rows[1] - rows[0]
     assert grown > 0  # until then, each batch adds its windows

@@ -23,9 +23,7 @@ def test_events_are_timed_by_kind_beside_a_full_optimization():
 
 
 def test_a_long_run_is_held_against_fresh_plans():
-    done = CliRunner().invoke(
-        app, ["bench", "events", "--nodes", "300", "--long", "150", "--every", "100", "--json"]
-    )
+    done = CliRunner().invoke(app, ["bench", "events", "--nodes", "300", "--long", "150", "--every", "100", "--json"])
     assert done.exit_code == 0, done.output
     figures = json.loads(done.stdout)
     assert [check["events"] for check in figures["checks"]] == [100, 150]

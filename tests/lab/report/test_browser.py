@@ -16,8 +16,15 @@ from nova_lab.report.experiments import overload
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-component-update",
-    "--disable-background-networking", "--disable-sync", "--hide-scrollbars",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-component-update",
+    "--disable-background-networking",
+    "--disable-sync",
+    "--hide-scrollbars",
 )
 PROBE = """<script>addEventListener('load', () => { document.title = 'PROBE' + JSON.stringify({
   wide: document.documentElement.scrollWidth, seen: innerWidth,

@@ -42,7 +42,8 @@ def test_findings_follow_the_rows(overload_rows):
 def test_scaling_says_how_long_placing_and_events_take():
     rows = [
         {"approach": name, "nodes": n, "joins": n // 3, "seconds": n / 1e4, "overloaded": 0, "replicas": n, "cores": 2}
-        for name in ("nova", "sink") for n in (1_000, 10_000)
+        for name in ("nova", "sink")
+        for n in (1_000, 10_000)
     ]
     rows += [{"kind": "change rate", "nodes": n, "p50_ms": n / 1e5, "p99_ms": n / 1e4} for n in (1_000, 10_000)]
     section = scaling.section(Setting(quick=True), rows)

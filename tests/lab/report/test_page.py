@@ -10,10 +10,23 @@ import pytest
 from nova.draw.page import Figure, Grid, Section, cell, number, render, rich, standalone
 
 
-@pytest.mark.parametrize(("value", "text"), [
-    (0.0, "0"), (7, "7"), (12_345, "12,345"), (3.14159, "3.14"), (31.4159, "31.4"), (314.159, "314"), (0.5, "0.50"),
-    (0.00023, "0.00023"), (-2.5, "−2.50"), (math.nan, "–"), (math.inf, "∞"), (-0.0, "0"),
-])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (7, "7"),
+        (12_345, "12,345"),
+        (3.14159, "3.14"),
+        (31.4159, "31.4"),
+        (314.159, "314"),
+        (0.5, "0.50"),
+        (0.00023, "0.00023"),
+        (-2.5, "−2.50"),
+        (math.nan, "–"),
+        (math.inf, "∞"),
+        (-0.0, "0"),
+    ],
+)
 def test_numbers_have_the_digits_that_matter(value, text):
     assert number(value) == text
 
@@ -38,7 +51,10 @@ def test_the_page_is_self_contained_and_numbered():
     ]
     text = render("Title", "by", "lead", sections, ["note"])
     assert re.findall(r"<b>(Figure|Table) (\d)\.</b>", text) == [
-        ("Figure", "1"), ("Table", "1"), ("Figure", "2"), ("Table", "2")
+        ("Figure", "1"),
+        ("Table", "1"),
+        ("Figure", "2"),
+        ("Table", "2"),
     ]
     assert not re.search(r"""(src|href)=["'](?!#|data:)""", text)
     assert "&lt;x&gt;" in text

@@ -18,8 +18,10 @@ def weather(windows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     common = np.sin(np.arange(windows) / 5)
     own = np.array([0.0, 5.0, -3.0, 1.0])[:, None]
-    return tuple(mean + scale * common + own + rng.normal(0, 0.1, (4, windows))  # type: ignore[return-value]
-                 for mean, scale in ((1013.0, 3.0), (60.0, -8.0)))
+    return tuple(
+        mean + scale * common + own + rng.normal(0, 0.1, (4, windows))  # type: ignore[return-value]
+        for mean, scale in ((1013.0, 3.0), (60.0, -8.0))
+    )
 
 
 def of(pressure: np.ndarray, humidity: np.ndarray) -> Climate:
@@ -39,7 +41,7 @@ def test_one_region_apart_in_both_is_found_with_its_time_and_size() -> None:
     pressure[2, 40:45] -= 4
     humidity[2, 40:45] += 7
     pressure[1, 70:80] -= 4  # pressure alone
-    anomaly, = find(of(pressure, humidity), SECOND)
+    (anomaly,) = find(of(pressure, humidity), SECOND)
     assert (anomaly.region, anomaly.windows) == ("c", 5)
     assert (anomaly.from_us, anomaly.until_us) == (START + 40 * SECOND, START + 44 * SECOND)
     assert anomaly.pressure == pytest.approx(-4, abs=0.4)
@@ -71,12 +73,15 @@ def test_missing_windows_and_two_regions_alone() -> None:
 
 def test_means_by_region_and_window_from_results(tmp_path: Path) -> None:
     moment = pa.timestamp("us", tz="UTC")
-    rows = pa.table({
-        "left_source": ["p1", "p1", "p2", "p3"],
-        "window_start": pa.array([START, START, START, START + SECOND], moment),
-        "left_value": [1.0, 3.0, 5.0, 7.0], "right_value": [10.0, 30.0, 20.0, 40.0],
-        "left_recorded_at": pa.array([START - 9, START - 8, START - 7, START - 6], moment),
-    })
+    rows = pa.table(
+        {
+            "left_source": ["p1", "p1", "p2", "p3"],
+            "window_start": pa.array([START, START, START, START + SECOND], moment),
+            "left_value": [1.0, 3.0, 5.0, 7.0],
+            "right_value": [10.0, 30.0, 20.0, 40.0],
+            "left_recorded_at": pa.array([START - 9, START - 8, START - 7, START - 6], moment),
+        }
+    )
     pq.write_table(rows.slice(0, 2), tmp_path / "climate-00000000-000.parquet")
     pq.write_table(rows.slice(2), tmp_path / "climate-00000001-000.parquet")
     seen = climate(tmp_path, {"p1": "north", "p2": "north", "p3": "south", "p4": "never"})

@@ -44,8 +44,9 @@ def write_archive(folder: Path) -> Path:
 @pytest.mark.slow
 def test_an_archive_is_played_and_its_anomaly_found_at_its_recorded_time(spark: Any, tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive")
-    told = invoke_json("showcase", "-o", tmp_path / "show", "--archive", archive, "--days", 1, "--rate", 40,
-                       "--speed", 8)
+    told = invoke_json(
+        "showcase", "-o", tmp_path / "show", "--archive", archive, "--days", 1, "--rate", 40, "--speed", 8
+    )
     anomaly = told["anomalies"][0]
     assert anomaly["region"] == "57.30N-2.40E"
     assert "2019-05-18T11:5" <= anomaly["from"] <= "2019-05-18T12:06"
@@ -61,9 +62,15 @@ def test_an_archive_is_played_and_its_anomaly_found_at_its_recorded_time(spark: 
 
 
 def test_sensors_stand_in_the_region_of_the_nearest_pressure_sensor() -> None:
-    found = pa.table({"stream": ["pressure", "pressure", "pressure", "humidity", "humidity"],
-                      "source": ["1", "2", "3", "4", "5"], "readings": [100, 100, 50, 100, 100],
-                      "lat": [57.0, 57.01, 58.0, 57.2, 57.4], "lon": [2.0, 2.0, 2.0, 2.1, 2.0]})
+    found = pa.table(
+        {
+            "stream": ["pressure", "pressure", "pressure", "humidity", "humidity"],
+            "source": ["1", "2", "3", "4", "5"],
+            "readings": [100, 100, 50, 100, 100],
+            "lat": [57.0, 57.01, 58.0, 57.2, 57.4],
+            "lon": [2.0, 2.0, 2.0, 2.1, 2.0],
+        }
+    )
     regions, kept = placed(found, 0.1)
     assert [region.name for region in regions] == ["57.00N+2.00E"]  # nobody measures humidity near 58 N
     assert {sensor.id: sensor.rate for sensor in kept} == {"p-1": 10, "p-2": 10, "h-4": 10, "h-5": 10}

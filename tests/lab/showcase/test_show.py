@@ -11,8 +11,7 @@ from nova_lab.showcase.place import STRANGE
 
 def test_generated_anomalies_are_found_and_nova_stands_beside_the_baselines(spark: Any, tmp_path: Path) -> None:
     out = tmp_path / "show"
-    told = invoke_json("showcase", "-o", out, "--generated", "--seconds", 16, "--rate", 8,
-                       "--speed", 16)
+    told = invoke_json("showcase", "-o", out, "--generated", "--seconds", 16, "--rate", 8, "--speed", 16)
     assert {anomaly["region"] for anomaly in told["anomalies"]} == {STRANGE}
     for anomaly in told["anomalies"]:
         assert anomaly["pressure"] < -3

@@ -37,12 +37,20 @@ def test_a_switch_of_plans_loses_and_doubles_nothing(spark: Any, tmp_path: Path,
     problem = streams.problem()
     joins = streams.resolve(problem)
     left, right = three_batches(tmp_path, problem, 11)
-    sides = [normalised(spark.readStream.schema(spark.read.parquet(str(tmp_path / side)).schema)
-                        .option("maxFilesPerTrigger", 1).parquet(str(tmp_path / side)), Columns(), side)
-             for side in ("left", "right")]
+    sides = [
+        normalised(
+            spark.readStream.schema(spark.read.parquet(str(tmp_path / side)).schema)
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(tmp_path / side)),
+            Columns(),
+            side,
+        )
+        for side in ("left", "right")
+    ]
     flow = Flow("climate", 1_000_000, (), carried(sides[0]), carried(sides[1]))
-    old, new = (streams.plan(problem, Replicas.whole(np.arange(len(joins)), np.full(len(joins), node)))
-                for node in (1, 2))
+    old, new = (
+        streams.plan(problem, Replicas.whole(np.arange(len(joins)), np.full(len(joins), node))) for node in (1, 2)
+    )
     crashed: list[str] = []
 
     def new_plans(known: list[str]) -> Any:
@@ -72,8 +80,16 @@ def test_a_switch_of_plans_loses_and_doubles_nothing(spark: Any, tmp_path: Path,
                 raise Crash
 
     for attempt in range(2 if crash else 1):
-        job = Watched(spark, problem, 0, flow, Crashing("parquet", "climate", tmp_path / "results"),
-                      tmp_path / "job", 60_000, new_plans)
+        job = Watched(
+            spark,
+            problem,
+            0,
+            flow,
+            Crashing("parquet", "climate", tmp_path / "results"),
+            tmp_path / "job",
+            60_000,
+            new_plans,
+        )
         job.begin("00000", old)
         query = job.start(*sides, once=True)
         if crash and attempt == 0:
@@ -104,13 +120,28 @@ def test_tuples_behind_the_watermark_are_left_out_and_counted(spark: Any, tmp_pa
         shifted = pa.array(early["event_time"].cast(pa.int64()).to_numpy() + hour, early.schema.field(at).type)
         ahead = early.set_column(at, "event_time", shifted)
         streams.write_parts(tmp_path / name, early.slice(0, 30), ahead, early.slice(30))
-    sides = [normalised(spark.readStream.schema(spark.read.parquet(str(tmp_path / side)).schema)
-                        .option("maxFilesPerTrigger", 1).parquet(str(tmp_path / side)), Columns(), side)
-             for side in ("left", "right")]
+    sides = [
+        normalised(
+            spark.readStream.schema(spark.read.parquet(str(tmp_path / side)).schema)
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(tmp_path / side)),
+            Columns(),
+            side,
+        )
+        for side in ("left", "right")
+    ]
     flow = Flow("climate", 1_000_000, (), carried(sides[0]), carried(sides[1]))
     meter = Meter("climate")
-    job = Job(spark, problem, 0, flow, Files("parquet", "climate", tmp_path / "results"), tmp_path / "job", 10_000,
-              after=meter.batch)
+    job = Job(
+        spark,
+        problem,
+        0,
+        flow,
+        Files("parquet", "climate", tmp_path / "results"),
+        tmp_path / "job",
+        10_000,
+        after=meter.batch,
+    )
     joins = streams.resolve(problem)
     job.begin("00000", streams.plan(problem, Replicas.whole(np.arange(len(joins)), np.zeros(len(joins), int))))
     query = job.start(*sides, once=True)

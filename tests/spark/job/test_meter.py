@@ -25,9 +25,12 @@ def clock(tmp_path: Path) -> Clock:
 def tally(second: float, tuples: int, copies: dict[int, int], results: dict[float, int]) -> Tally:
     """A batch that reaches up to `second` of the stream; results by the second of their later tuple."""
     return Tally(
-        tuples=Counter(left=tuples), copies=Counter(copies), results=Counter({0: sum(results.values())}),
+        tuples=Counter(left=tuples),
+        copies=Counter(copies),
+        results=Counter({0: sum(results.values())}),
         ages=Counter({EVENT_US // 1000 + round(at * 1000): n for at, n in results.items()}),
-        first_time=EVENT_US, last_time=EVENT_US + round(second * 1e6),
+        first_time=EVENT_US,
+        last_time=EVENT_US + round(second * 1e6),
     )
 
 
@@ -65,8 +68,13 @@ def test_lately_forgets_the_past(clock: Clock) -> None:
 
 
 def progress(number: int, watermark: str) -> dict[str, object]:
-    return {"batchId": number, "eventTime": {"watermark": watermark}, "numInputRows": 5, "stateOperators": [],
-            "durationMs": {"triggerExecution": 40}}
+    return {
+        "batchId": number,
+        "eventTime": {"watermark": watermark},
+        "numInputRows": 5,
+        "stateOperators": [],
+        "durationMs": {"triggerExecution": 40},
+    }
 
 
 def test_tuples_behind_the_watermark_of_their_batch_are_late() -> None:

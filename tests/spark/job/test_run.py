@@ -33,8 +33,10 @@ def test_generated_streams_join_completely_and_are_counted(spark: Any, tmp_path:
     loaded, plan = scenario(tmp_path / "s", inputs)
     report = run(spark, loaded, plan, tmp_path / "run", speed=20.0)
     pattern = Pattern(seed=3, disorder_ms=300, length_ms=4000)
-    sides = [generate([Source(f"{prefix}1", 25), Source(f"{prefix}2", 25)], pattern, -1, 1e9, START_MS).to_pandas()
-             for prefix in "ph"]
+    sides = [
+        generate([Source(f"{prefix}1", 25), Source(f"{prefix}2", 25)], pattern, -1, 1e9, START_MS).to_pandas()
+        for prefix in "ph"
+    ]
     wanted = plain(*sides)
     assert found(tmp_path / "run" / "results") == wanted
     assert report["results"] == wanted.total()
@@ -71,18 +73,33 @@ def test_files_of_any_kind_with_iso_and_epoch_times(spark: Any, tmp_path: Path) 
     written.assign(at=written["at"].map(lambda t: t.isoformat())).to_csv(tmp_path / "s" / "p" / "1.csv", index=False)
     millis = right["event_time"].astype("datetime64[ms, UTC]").astype("int64")
     right.assign(event_time=millis).to_json(tmp_path / "s" / "h" / "1.json", orient="records", lines=True)
-    loaded, plan = scenario(tmp_path / "s", {
-        "pressure": {"format": "csv", "path": "p", "columns": {"source": "sensor", "time": "at"}},
-        "humidity": {"format": "json", "path": "h"},
-    })
+    loaded, plan = scenario(
+        tmp_path / "s",
+        {
+            "pressure": {"format": "csv", "path": "p", "columns": {"source": "sensor", "time": "at"}},
+            "humidity": {"format": "json", "path": "h"},
+        },
+    )
     report = run(spark, loaded, plan, tmp_path / "run", format="json")
     results = pd.read_json(tmp_path / "run" / "results" / "climate-00000000-000.jsonl", lines=True)
     parts = [pd.read_json(f, lines=True) for f in sorted((tmp_path / "run" / "results").glob("*.jsonl"))]
     results = pd.concat(parts)
     assert len(results) == plain(left, right).total() == report["results"]
     assert report["unknown_tuples"] == 1
-    assert list(results.columns) == ["query", "window_start", "window_end", "left_source", "right_source", "left_time",
-                                     "right_time", "left_value", "right_value", "node", "left_unit", "right_unit"]
+    assert list(results.columns) == [
+        "query",
+        "window_start",
+        "window_end",
+        "left_source",
+        "right_source",
+        "left_time",
+        "right_time",
+        "left_value",
+        "right_value",
+        "node",
+        "left_unit",
+        "right_unit",
+    ]
     assert report["latency_ms"] is None  # recorded data: there is nothing to wait for
 
 
@@ -91,8 +108,13 @@ def test_a_recording_is_replayed_at_its_speed(spark: Any, tmp_path: Path) -> Non
     (tmp_path / "s").mkdir()
     left.to_parquet(tmp_path / "s" / "p.parquet", index=False)
     right.to_parquet(tmp_path / "s" / "h.parquet", index=False)
-    loaded, plan = scenario(tmp_path / "s", {"pressure": {"format": "parquet", "path": "p.parquet"},
-                                             "humidity": {"format": "parquet", "path": "h.parquet"}})
+    loaded, plan = scenario(
+        tmp_path / "s",
+        {
+            "pressure": {"format": "parquet", "path": "p.parquet"},
+            "humidity": {"format": "parquet", "path": "h.parquet"},
+        },
+    )
     report = run(spark, loaded, plan, tmp_path / "run", speed=2.0)
     assert found(tmp_path / "run" / "results") == plain(left, right)
     assert report["seconds"] > 1.2  # 3 s at double speed
@@ -104,8 +126,9 @@ def test_a_stopped_run_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
     for name, table in (("p", left), ("h", right)):
         (tmp_path / "s" / name).mkdir(parents=True)
         table.iloc[:40].to_parquet(tmp_path / "s" / name / "1.parquet", index=False)
-    loaded, plan = scenario(tmp_path / "s", {"pressure": {"format": "parquet", "path": "p"},
-                                             "humidity": {"format": "parquet", "path": "h"}})
+    loaded, plan = scenario(
+        tmp_path / "s", {"pressure": {"format": "parquet", "path": "p"}, "humidity": {"format": "parquet", "path": "h"}}
+    )
     run(spark, loaded, plan, tmp_path / "run")
     before = found(tmp_path / "run" / "results").total()
     for name, table in (("p", left), ("h", right)):
@@ -139,8 +162,9 @@ def test_plans_are_handed_in_whole_or_not_at_all(spark: Any, tmp_path: Path) -> 
     for name, table in (("p", left), ("h", right)):
         (tmp_path / "s" / name).mkdir(parents=True)
         table.to_parquet(tmp_path / "s" / name / "1.parquet", index=False)
-    loaded, plan = scenario(tmp_path / "s", {"pressure": {"format": "parquet", "path": "p"},
-                                             "humidity": {"format": "parquet", "path": "h"}})
+    loaded, plan = scenario(
+        tmp_path / "s", {"pressure": {"format": "parquet", "path": "p"}, "humidity": {"format": "parquet", "path": "h"}}
+    )
     with pytest.raises(InvalidInput, match="no run lives"):
         hand_in(tmp_path / "plan", tmp_path / "run", loaded.problem)
     run(spark, loaded, plan, tmp_path / "run")
@@ -157,12 +181,18 @@ def test_events_move_windows_to_a_node_that_was_not_there(spark: Any, tmp_path: 
     loaded, plan = scenario(tmp_path / "s", file_inputs(tmp_path / "s", left, right, 2))
     (tmp_path / "events.jsonl").write_text(
         '{"event": "node_added", "node": "fog2", "capacity": 500, "coordinates": [8, 8.1]}\n'
-        f'{{"event": "node_removed", "node": "fog", "time": {START_MS + 1000}}}\n')
+        f'{{"event": "node_removed", "node": "fog", "time": {START_MS + 1000}}}\n'
+    )
     report = run(spark, loaded, plan, tmp_path / "run", watch=tmp_path / "events.jsonl")
     assert found(tmp_path / "run" / "results") == plain(left, right)
     results = streams.read_results(tmp_path / "run" / "results")
-    by_window = set(zip(results["window_start"].cast(pa.int64()).to_numpy() // 1000 - START_MS,
-                        results["node"].to_pylist(), strict=True))
+    by_window = set(
+        zip(
+            results["window_start"].cast(pa.int64()).to_numpy() // 1000 - START_MS,
+            results["node"].to_pylist(),
+            strict=True,
+        )
+    )
     assert by_window == {(0, "fog"), (1000, "fog2"), (2000, "fog2")}
     assert report["events"] == {"handled": 2, "refused": [], "waiting": []}
     assert {host["node"]: host["capacity"] for host in report["hosts"]} == {"fog": 120.0, "fog2": 500.0}
@@ -179,15 +209,18 @@ def test_events_let_sources_and_pairs_join_that_did_not(spark: Any, tmp_path: Pa
         '{"event": "node_added", "node": "gate9", "capacity": 500, "coordinates": [3, 9]}\n'
         '[{"event": "source_added", "stream": "pressure", "source": "p9", "node": "gate9", "rate": 10, '
         f'"attributes": {{"region": "north"}}, "time": {START_MS + 1000}}}, '
-        f'{{"event": "pair_allowed", "query": "climate", "left": "p1", "right": "h2", "time": {START_MS + 1000}}}]\n')
+        f'{{"event": "pair_allowed", "query": "climate", "left": "p1", "right": "h2", "time": {START_MS + 1000}}}]\n'
+    )
     report = run(spark, loaded, plan, tmp_path / "run", watch=tmp_path / "events.jsonl")
     assert report["events"] == {"handled": 2, "refused": [], "waiting": []}
     assert report["unknown_tuples"] == 0
-    window = pa.compute.divide(streams.read_results(tmp_path / "run" / "results")["window_start"].cast(pa.int64()),
-                               1000)
+    window = pa.compute.divide(
+        streams.read_results(tmp_path / "run" / "results")["window_start"].cast(pa.int64()), 1000
+    )
     assert set(window.to_pylist()) == {START_MS, START_MS + 1000, START_MS + 2000}
-    from_second = [side[side["event_time"] >= pd.Timestamp(START_MS + 1000, unit="ms", tz="UTC")]
-                   for side in (left, right, new)]
+    from_second = [
+        side[side["event_time"] >= pd.Timestamp(START_MS + 1000, unit="ms", tz="UTC")] for side in (left, right, new)
+    ]
     wanted = plain(left, right)
     wanted += plain(from_second[2], from_second[1], {("p9", "h1")})
     wanted += plain(from_second[0], from_second[1], {("p1", "h2")})

@@ -42,8 +42,19 @@ class Killed:
         self.scenario, self.plan = scenario(folder / "s", file_inputs(folder / "s", left, right, PARTS))
         self.plan.write(folder / "plan", self.scenario.problem)
         self.folder, self.started = folder / "run", started
-        self.process = Process("nova", "run", folder / "s" / "scenario.yaml", "--plan", folder / "plan", "-o",
-                               self.folder, "--until-end", "--json", *options, log=folder / "log")
+        self.process = Process(
+            "nova",
+            "run",
+            folder / "s" / "scenario.yaml",
+            "--plan",
+            folder / "plan",
+            "-o",
+            self.folder,
+            "--until-end",
+            "--json",
+            *options,
+            log=folder / "log",
+        )
         started.append(self.process)
 
     def batches(self) -> set[int]:
@@ -105,8 +116,16 @@ def test_a_switch_of_plans_survives_kills_before_during_and_after(tmp_path: Path
         run.until(lambda: switched in run.batches())
         run.kill()  # after
         assert len(run.entries()) == 2
-        change = {"change": "move", "query": "climate", "left": "p1", "right": "h1", "node": "fog",
-                  "from_node": "cloud", "shares": [0, 1, 0, 1, 0, 1], "reason": "test"}
+        change = {
+            "change": "move",
+            "query": "climate",
+            "left": "p1",
+            "right": "h1",
+            "node": "fog",
+            "from_node": "cloud",
+            "shares": [0, 1, 0, 1, 0, 1],
+            "reason": "test",
+        }
         last = max(run.batches())
         run.start()
         run.until(lambda: max(run.batches()) > last)
@@ -173,8 +192,10 @@ def test_signals_stop_a_run_in_order(tmp_path: Path) -> None:
         last.wait()
     assert isinstance(json.loads(last.log.read_text()), dict)
     pattern = Pattern(seed=3, disorder_ms=300, length_ms=15_000)
-    sides = [generate([Source(f"{prefix}1", 25), Source(f"{prefix}2", 25)], pattern, -1, 1e9, START_MS).to_pandas()
-             for prefix in "ph"]
+    sides = [
+        generate([Source(f"{prefix}1", 25), Source(f"{prefix}2", 25)], pattern, -1, 1e9, START_MS).to_pandas()
+        for prefix in "ph"
+    ]
     assert found(tmp_path / "run" / "results") == plain(*sides)
 
 

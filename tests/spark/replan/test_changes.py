@@ -24,16 +24,21 @@ def rows(plan: object, scenario: Scenario) -> list[tuple[object, ...]]:
 
 
 EVENTS: list[Event] = [
-    NodeRemoved(node="fog"), CapacityChanged(node="edge1", capacity=20), CapacityChanged(node="edge2", capacity=10),
-    RateChanged(stream="pressure", source="p1", rate=40.0), NodeMoved(node="cloud", coordinates=(9.0, 9.0)),
-    CapacityChanged(node="fog", capacity=45), CapacityChanged(node="fog", hosts=False),
+    NodeRemoved(node="fog"),
+    CapacityChanged(node="edge1", capacity=20),
+    CapacityChanged(node="edge2", capacity=10),
+    RateChanged(stream="pressure", source="p1", rate=40.0),
+    NodeMoved(node="cloud", coordinates=(9.0, 9.0)),
+    CapacityChanged(node="fog", capacity=45),
+    CapacityChanged(node="fog", hosts=False),
 ]
 
 
 @given(picked=st.lists(st.sampled_from(EVENTS), min_size=1, max_size=4, unique=True))
 @settings(max_examples=25)
-def test_what_re_optimization_prints_leads_to_its_plan(tmp_path_factory: pytest.TempPathFactory,
-                                                       picked: list[Event]) -> None:
+def test_what_re_optimization_prints_leads_to_its_plan(
+    tmp_path_factory: pytest.TempPathFactory, picked: list[Event]
+) -> None:
     folder = tmp_path_factory.mktemp("changes")
     scenario = load(write_scenario(folder))
     plan = optimizer.optimize(scenario.problem, scenario.options)
@@ -58,8 +63,16 @@ def scenario(tmp_path: Path) -> Scenario:
 
 
 def change(kind: str, **fields: object) -> dict[str, object]:
-    return {"change": kind, "query": "climate", "left": "p1", "right": "h1", "from_window": None, "from_ms": None,
-            "reason": "test", **fields}
+    return {
+        "change": kind,
+        "query": "climate",
+        "left": "p1",
+        "right": "h1",
+        "from_window": None,
+        "from_ms": None,
+        "reason": "test",
+        **fields,
+    }
 
 
 WHOLE = [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]
@@ -67,10 +80,13 @@ WHOLE = [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]
 
 def test_all_forms_that_are_printed_are_read(tmp_path: Path) -> None:
     one, two = change("deploy", node="fog", shares=WHOLE), change("undeploy", node="fog", shares=WHOLE, from_ms=5.0)
-    for text in (json.dumps([one, two]), f"{json.dumps(one)}\n\n{json.dumps(two)}\n",
-                 json.dumps({"plan": "x", "steps": [{"line": 1, "changes": [one]}, {"line": 2, "changes": [two]}]}),
-                 f"{json.dumps({'line': 1, 'changes': [one]})}\n{json.dumps({'line': 2, 'changes': [two]})}\n"
-                 + json.dumps({"steps": 2, "sequence": 2})):
+    for text in (
+        json.dumps([one, two]),
+        f"{json.dumps(one)}\n\n{json.dumps(two)}\n",
+        json.dumps({"plan": "x", "steps": [{"line": 1, "changes": [one]}, {"line": 2, "changes": [two]}]}),
+        f"{json.dumps({'line': 1, 'changes': [one]})}\n{json.dumps({'line': 2, 'changes': [two]})}\n"
+        + json.dumps({"steps": 2, "sequence": 2}),
+    ):
         (tmp_path / "c.jsonl").write_text(text)
         first, second = changes.read(tmp_path / "c.jsonl")
         assert [told.start for told in first] == [(("fog", tuple(WHOLE)),)]
@@ -80,7 +96,8 @@ def test_all_forms_that_are_printed_are_read(tmp_path: Path) -> None:
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, scenario: Scenario) -> None:
     file = tmp_path / "c.jsonl"
     for text, message in (
-        ("{", "not JSON"), ('"x"', "a change is a JSON object"),
+        ("{", "not JSON"),
+        ('"x"', "a change is a JSON object"),
         (json.dumps(change("grow")), "no such change: 'grow'"),
         (json.dumps(change("deploy", node="fog", shares=[0, 1])), "`shares` has 6 numbers"),
         (json.dumps(change("deploy", shares=WHOLE)), "lacks 'node'"),
@@ -95,8 +112,10 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, scenario: Scenario)
         (change("move", node="mars", from_node="fog", shares=WHOLE), "no such node"),
         (change("undeploy", node="fog", shares=half), "no such replica runs on fog"),
         (change("deploy", node="cloud", shares=half), "have a hole or overlap"),
-        (change("repartition", before=[{"node": "fog", "shares": WHOLE}], after=[{"node": "cloud", "shares": half}]),
-         "row 1.*have a hole or overlap"),
+        (
+            change("repartition", before=[{"node": "fog", "shares": WHOLE}], after=[{"node": "cloud", "shares": half}]),
+            "row 1.*have a hole or overlap",
+        ),
     ):
         file.write_text("\n" + json.dumps(wrong))
         (group,) = changes.read(file)

@@ -87,11 +87,16 @@ def side_by_side(plans: list[Replicas], window_ms: float) -> tuple[Problem, Plan
     return whole, streams.plan(whole, Replicas.concat(parts))
 
 
-@given(seed=st.integers(0, 2**32 - 1), window_ms=st.sampled_from([1.0, 250.0, 1000.0, 3_600_000.0]),
-       on=st.sampled_from([(), ("zone",)]), cells=st.sampled_from([1, 8, 2**20]))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    window_ms=st.sampled_from([1.0, 250.0, 1000.0, 3_600_000.0]),
+    on=st.sampled_from([(), ("zone",)]),
+    cells=st.sampled_from([1, 8, 2**20]),
+)
 @settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_plan_gives_the_plain_join(spark: Any, seed: int, window_ms: float, on: tuple[str, ...],
-                                       cells: int) -> None:
+def test_any_plan_gives_the_plain_join(
+    spark: Any, seed: int, window_ms: float, on: tuple[str, ...], cells: int
+) -> None:
     joins = streams.resolve(small(1e6, window_ms))
     plans = [*planned().values(), *(random_replicas(joins, NODES, seed + i) for i in range(RANDOM))]
     problem, plan = side_by_side(plans, window_ms)

@@ -101,12 +101,14 @@ def test_another_file_of_events_is_refused(tmp_path: Path, run: RunFolder, scena
 
 def test_newcomers_get_rows_behind_the_scenarios(tmp_path: Path, run: RunFolder, scenario: Scenario) -> None:
     (tmp_path / "events.jsonl").write_text(
-        '{"event": "node_added", "node": "fog2", "capacity": 500, "coordinates": [8, 8.1]}\n' + GONE
+        '{"event": "node_added", "node": "fog2", "capacity": 500, "coordinates": [8, 8.1]}\n'
+        + GONE
         + '{"event": "source_added", "stream": "pressure", "source": "p3", "node": "fog2", "rate": 5, '
-          '"attributes": {"region": "north"}}\n'
+        '"attributes": {"region": "north"}}\n'
         + '{"event": "source_removed", "stream": "pressure", "source": "p3"}\n'
         + '{"event": "source_added", "stream": "pressure", "source": "p3", "node": "fog2", "rate": 7, '
-          '"attributes": {"region": "north"}}\n')
+        '"attributes": {"region": "north"}}\n'
+    )
     watch = started(tmp_path, run, scenario)
     watch.poll()
     assert watch.refused == []
@@ -126,15 +128,18 @@ def test_newcomers_get_rows_behind_the_scenarios(tmp_path: Path, run: RunFolder,
     np.testing.assert_allclose(table["right_rate"], pq.read_table(run.plan(last) / "replicas.parquet")["right_rate"])
 
 
-def test_pairs_that_the_scenario_does_not_join_can_be_allowed(tmp_path: Path, run: RunFolder,
-                                                              scenario: Scenario) -> None:
+def test_pairs_that_the_scenario_does_not_join_can_be_allowed(
+    tmp_path: Path, run: RunFolder, scenario: Scenario
+) -> None:
     before, _ = read_plan(run, "00000", scenario.problem)
     allowed = {(int(i), int(j)) for i, j in zip(before.joins.left, before.joins.right, strict=True)}
     ids = scenario.problem.sources.ids.to_pylist()
-    left, right = next((i, j) for i in scenario.problem.sources_of(0) for j in scenario.problem.sources_of(1)
-                       if (i, j) not in allowed)
+    left, right = next(
+        (i, j) for i in scenario.problem.sources_of(0) for j in scenario.problem.sources_of(1) if (i, j) not in allowed
+    )
     (tmp_path / "events.jsonl").write_text(
-        f'{{"event": "pair_allowed", "query": "climate", "left": "{ids[left]}", "right": "{ids[right]}"}}\n')
+        f'{{"event": "pair_allowed", "query": "climate", "left": "{ids[left]}", "right": "{ids[right]}"}}\n'
+    )
     watch = started(tmp_path, run, scenario)
     watch.poll()
     assert watch.refused == []
@@ -147,7 +152,8 @@ def test_pairs_that_the_scenario_does_not_join_can_be_allowed(tmp_path: Path, ru
 
 def test_new_queries_need_a_run_of_their_own(tmp_path: Path, run: RunFolder, scenario: Scenario) -> None:
     (tmp_path / "events.jsonl").write_text(
-        '{"event": "query_added", "query": "more", "left": "pressure", "right": "humidity", "sink": "fog"}\n')
+        '{"event": "query_added", "query": "more", "left": "pressure", "right": "humidity", "sink": "fog"}\n'
+    )
     watch = started(tmp_path, run, scenario)
     watch.poll()
     assert "start another run" in watch.refused[0]

@@ -50,6 +50,7 @@ def test_an_inbox_knows_what_it_has_had(tmp_path: Path) -> None:
 
 def test_a_broker_keeps_parts_for_a_site_that_is_away(tmp_path: Path) -> None:
     with broker() as port:
+
         def site(name: str) -> Exchange:
             return open_exchange(address(port, "sites/x"), tmp_path / name)
 

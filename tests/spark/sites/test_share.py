@@ -33,8 +33,10 @@ def scattered(seed: int, nodes: int = 5) -> tuple[Problem, Plan]:
 
 
 def cut(problem: Problem, plan: Plan, only: int | None = None) -> dict[str, Share]:
-    feeds = {name: Feed(StreamInput(format="csv", path=f"{name}.csv"), (), (), Path("/somewhere"), name)
-             for name in problem.streams}
+    feeds = {
+        name: Feed(StreamInput(format="csv", path=f"{name}.csv"), (), (), Path("/somewhere"), name)
+        for name in problem.streams
+    }
     flow = Flow("climate", 1_000_000, ("zone",), CARRIED, CARRIED, 16)
     made = shares.cut(problem, plan, [flow], feeds, Settled("exchange"), [True], only)
     return {share.site: share for share in made}
@@ -77,12 +79,14 @@ def test_a_share_names_only_what_the_site_deals_with() -> None:
         total += sum(hosted)
         assert share.joins(query) == any(hosted)
         own = {source for side in SIDES for source in share.own(query, side)["id"].to_pylist()}
-        for left, right, here in zip(share.replicas["left_source"].to_pylist(),
-                                     share.replicas["right_source"].to_pylist(), hosted, strict=True):
+        for left, right, here in zip(
+            share.replicas["left_source"].to_pylist(), share.replicas["right_source"].to_pylist(), hosted, strict=True
+        ):
             assert here or left in own or right in own
         assert bool(query.hosts) == (query.sink == name)
-        assert set(share.inputs) == {stream for stream, side in zip(query.streams, SIDES, strict=True)
-                                     if len(share.own(query, side))}
+        assert set(share.inputs) == {
+            stream for stream, side in zip(query.streams, SIDES, strict=True) if len(share.own(query, side))
+        }
         assert all(given.path == f"/somewhere/{stream}.csv" for stream, given in share.inputs.items())
     assert total == len(plan.replicas)
     sink = made["n4"].queries[0]

@@ -23,8 +23,12 @@ from runs import file_inputs, found, plain, scenario, tables
 
 
 def side_by_side(spark: Any, made: list[Share], exchange: str, folder: Path) -> dict[str, Site]:
-    sites = {share.site: Site(spark, share, Settings(folder / share.site, until_end=True),
-                              open_exchange(exchange, folder / share.site)) for share in made}
+    sites = {
+        share.site: Site(
+            spark, share, Settings(folder / share.site, until_end=True), open_exchange(exchange, folder / share.site)
+        )
+        for share in made
+    }
     failures: list[BaseException] = []
 
     def work(site: Site) -> None:
@@ -50,9 +54,13 @@ def side_by_side(spark: Any, made: list[Share], exchange: str, folder: Path) -> 
     return sites
 
 
-@pytest.mark.parametrize(("way", "hosts"), [
-    ("folders", ["edge2"]), pytest.param("broker", ["edge1", "edge2", "fog"], marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    ("way", "hosts"),
+    [
+        ("folders", ["edge2"]),
+        pytest.param("broker", ["edge1", "edge2", "fog"], marks=pytest.mark.slow),
+    ],
+)
 def test_sites_give_the_plain_join(spark: Any, tmp_path: Path, way: str, hosts: list[str]) -> None:
     left, right = tables(120)
     loaded, plan = scenario(tmp_path / "s", file_inputs(tmp_path / "s", left, right, 2))

@@ -24,8 +24,17 @@ def deployed(folder: Path, exchange: str, parts: int) -> dict[str, Path]:
     plan.write(folder / "plan", loaded.problem)
     left.to_pickle(folder / "left.pickle")
     right.to_pickle(folder / "right.pickle")
-    command = [str(Path(sys.executable).parent / "nova"), "deploy", str(folder / "s" / "scenario.yaml"),
-               str(folder / "plan"), "-o", str(folder / "sites"), "--exchange", exchange, "--json"]
+    command = [
+        str(Path(sys.executable).parent / "nova"),
+        "deploy",
+        str(folder / "s" / "scenario.yaml"),
+        str(folder / "plan"),
+        "-o",
+        str(folder / "sites"),
+        "--exchange",
+        exchange,
+        "--json",
+    ]
     told = json.loads(subprocess.run(command, check=True, capture_output=True, env=environment(), timeout=400).stdout)
     return {site["site"]: folder / "sites" / site["site"] for site in told["sites"]}
 
@@ -42,16 +51,22 @@ def test_sites_that_die_and_come_back_lose_and_double_nothing(tmp_path: Path, wa
         exchange = str(tmp_path / "exchange") if way == "folders" else address(port, "sites")
         sites = deployed(tmp_path, exchange, 24)
         assert set(sites) == {"edge1", "edge2", "fog", "hq"}
-        running = {name: Process(folder / "run.sh", "--until-end", log=tmp_path / f"{name}.log")
-                   for name, folder in sites.items()}
+        running = {
+            name: Process(folder / "run.sh", "--until-end", log=tmp_path / f"{name}.log")
+            for name, folder in sites.items()
+        }
         started += running.values()
 
         def batches(name: str, stage: str) -> int:
             folder = sites[name] / "run" / "jobs" / "climate" / stage / "checkpoint" / "commits"
             return sum(file.name.isdigit() for file in folder.glob("*"))
 
-        for name, stage, least in (("edge1", "send", 3), ("fog", "join", 2), ("hq", "collect", 1),
-                                   ("edge1", "send", 6)):
+        for name, stage, least in (
+            ("edge1", "send", 3),
+            ("fog", "join", 2),
+            ("hq", "collect", 1),
+            ("edge1", "send", 6),
+        ):
             running[name].until(lambda name=name, stage=stage, least=least: batches(name, stage) >= least)
             running[name].kill()
             running[name] = running[name].again()

@@ -17,8 +17,7 @@ def test_any_stretch_of_time_can_be_made_again() -> None:
     pattern = Pattern(seed=4, keys=9, skew=1.0, disorder_ms=300, burst_every_ms=2000, burst_ms=500, burst_factor=3)
     whole = tuples_between(SOURCE, pattern, -1, 10_000, START_MS)
     cuts = [-1.0, 130.0, 131.0, 2750.5, 9999.0, 10_000.0]
-    parts = pa.concat_tables([tuples_between(SOURCE, pattern, a, b, START_MS)
-                              for a, b in pairwise(cuts)])
+    parts = pa.concat_tables([tuples_between(SOURCE, pattern, a, b, START_MS) for a, b in pairwise(cuts)])
 
     def rows(table: pa.Table) -> list[tuple[object, ...]]:
         return sorted(zip(*table.to_pydict().values(), strict=True))
@@ -28,8 +27,20 @@ def test_any_stretch_of_time_can_be_made_again() -> None:
 
 
 def test_only_the_named_sources_have_anomalies() -> None:
-    pattern = Pattern.of({"seed": 1, "length": "10s", "swing": 0, "noise": 0, "mean": 5, "anomaly_every": "5s",
-                          "anomaly": "1s", "anomaly_shift": -3, "anomaly_sources": "p2, p3"}, "scenario")
+    pattern = Pattern.of(
+        {
+            "seed": 1,
+            "length": "10s",
+            "swing": 0,
+            "noise": 0,
+            "mean": 5,
+            "anomaly_every": "5s",
+            "anomaly": "1s",
+            "anomaly_shift": -3,
+            "anomaly_sources": "p2, p3",
+        },
+        "scenario",
+    )
     made = generate([Source(f"p{i}", 20.0) for i in (1, 2, 3)], pattern, -1, 1e9, START_MS)
     second = (made["event_time"].cast(pa.int64()).to_numpy() - START_MS * 1000) / 1e6
     strange = np.isin(made["source_id"].to_pylist(), ["p2", "p3"]) & (second % 5 >= 4)

@@ -69,16 +69,30 @@ def test_mqtt_in_and_out_exactly_once(spark: Any, tmp_path: Path) -> None:
     with broker() as port:
         sides = {}
         for prefix in "ph":
-            sides[prefix] = [{"m": i, "source_id": f"{prefix}{rng.integers(1, 3)}",
-                              "event_time": int(START_MS + rng.integers(0, 3000)), "value": float(i)}
-                             for i in range(40)]
-        document = {**SMALL, "streams": {name: {**stream, "input": {
-            "format": "mqtt", "path": address(port, name), "options": {"id": "m"}}}
-            for name, stream in SMALL["streams"].items()}}
+            sides[prefix] = [
+                {
+                    "m": i,
+                    "source_id": f"{prefix}{rng.integers(1, 3)}",
+                    "event_time": int(START_MS + rng.integers(0, 3000)),
+                    "value": float(i),
+                }
+                for i in range(40)
+            ]
+        document = {
+            **SMALL,
+            "streams": {
+                name: {**stream, "input": {"format": "mqtt", "path": address(port, name), "options": {"id": "m"}}}
+                for name, stream in SMALL["streams"].items()
+            },
+        }
         loaded = load(write_scenario(tmp_path / "s", document))
         plan = optimizer.optimize(loaded.problem, loaded.options)
-        pairs = {(a["value"], b["value"]) for a in sides["p"] for b in sides["h"]
-                 if a["source_id"][1] == b["source_id"][1] and a["event_time"] // 1000 == b["event_time"] // 1000}
+        pairs = {
+            (a["value"], b["value"])
+            for a in sides["p"]
+            for b in sides["h"]
+            if a["source_id"][1] == b["source_id"][1] and a["event_time"] // 1000 == b["event_time"] // 1000
+        }
 
         def part(target: str, form: str, until: Any, *messages: list[dict[str, Any]]) -> dict[str, Any]:
             run = Run(spark, loaded, plan, Settings(tmp_path / "run", format=form, target=target))
@@ -101,8 +115,7 @@ def test_mqtt_in_and_out_exactly_once(spark: Any, tmp_path: Path) -> None:
         part(str(results), "parquet", lambda: list(results.glob("*.parquet")), sides["p"][:20], sides["h"][:20])
         with listener(port, "out") as heard:  # the second half, and the first half once more, goes to another sink
             done = {(r["left_value"], r["right_value"]) for r in streams.read_results(results).to_pylist()}
-            part(address(port, "out"), "mqtt", lambda: len(heard) >= len(pairs - done),
-                 sides["p"], sides["h"])
+            part(address(port, "out"), "mqtt", lambda: len(heard) >= len(pairs - done), sides["p"], sides["h"])
         rows = streams.read_results(results).to_pylist() + heard
         assert len({message["id"] for message in heard}) == len(heard)
     found = [(row["left_value"], row["right_value"]) for row in rows]

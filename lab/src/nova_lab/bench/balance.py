@@ -61,11 +61,18 @@ def measure(problem: Problem, partition: Partition, simulated_s: float, seed: in
             least = bound(problem, resolve(problem), plan.space, Options(seed=seed)).value
         figures = evaluate(problem, plan)
         simulated = simulate(problem, plan, simulated_s, seed=seed) if simulated_s else None
-        rows.append(Balance(
-            utilisation, most, placed=True, gap=figures.cost_latency_ms / least - 1,
-            latency_mean_ms=figures.latency_mean_ms, utilisation_max=figures.utilisation_max,
-            growth=1 / figures.utilisation_max, replicas=figures.replicas,
-            replicas_max=figures.replicas_max,
-            simulated_p99_ms=None if simulated is None else percentile(simulated.tuple_ms, 99.0),
-        ))
+        rows.append(
+            Balance(
+                utilisation,
+                most,
+                placed=True,
+                gap=figures.cost_latency_ms / least - 1,
+                latency_mean_ms=figures.latency_mean_ms,
+                utilisation_max=figures.utilisation_max,
+                growth=1 / figures.utilisation_max,
+                replicas=figures.replicas,
+                replicas_max=figures.replicas_max,
+                simulated_p99_ms=None if simulated is None else percentile(simulated.tuple_ms, 99.0),
+            )
+        )
     return rows

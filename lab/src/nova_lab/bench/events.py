@@ -100,8 +100,15 @@ def latency(nodes: int, level: int, seed: int, options: Options, events: int) ->
                 cpu[event.kind].append((busier - busy) / 1e6)
     p99 = _percentiles(cpu, 99)
     return Latency(
-        nodes, len(plan.joins), events, optimizing, _percentiles(wall, 50), _percentiles(wall, 99),
-        _percentiles(cpu, 50), p99, {kind: optimizing / ms for kind, ms in p99.items()},
+        nodes,
+        len(plan.joins),
+        events,
+        optimizing,
+        _percentiles(wall, 50),
+        _percentiles(wall, 99),
+        _percentiles(cpu, 50),
+        p99,
+        {kind: optimizing / ms for kind, ms in p99.items()},
     )
 
 
@@ -118,8 +125,12 @@ def long_run(nodes: int, level: int, seed: int, options: Options, events: int, e
                 checks.append(_check(controller, number, changes))
                 changes = 0
     return LongRun(
-        nodes, len(plan.joins), events, max(check.cost_ratio for check in checks),
-        checks[-1].memory_mb - checks[min(1, len(checks) - 1)].memory_mb, checks,
+        nodes,
+        len(plan.joins),
+        events,
+        max(check.cost_ratio for check in checks),
+        checks[-1].memory_mb - checks[min(1, len(checks) - 1)].memory_mb,
+        checks,
     )
 
 
@@ -156,4 +167,3 @@ def _percentiles(times: dict[str, list[float]], percent: float) -> dict[str, flo
 def memory_mb() -> float:
     """Resident memory of this process."""
     return resident_bytes() / 2**20
-

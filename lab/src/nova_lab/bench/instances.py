@@ -54,9 +54,15 @@ def measure(path: Path) -> Figures:
     grid, grid_gap = _judged(instance.problem, "grid", "latency")
     published = instance.published["nova"]["exact_mean_delta_to_sink"]
     return Figures(
-        instance=instance.name, window_gap_latency=latency_gap, window_gap_paper=paper_gap, grid_gap=grid_gap,
-        overloaded=latency.overloaded + paper.overloaded + grid.overloaded, grid_replicas=grid.replicas,
-        grid_delta_ms=grid.delta_mean_ms, published_delta_ms=published, grid_ratio=grid.delta_mean_ms / published,
+        instance=instance.name,
+        window_gap_latency=latency_gap,
+        window_gap_paper=paper_gap,
+        grid_gap=grid_gap,
+        overloaded=latency.overloaded + paper.overloaded + grid.overloaded,
+        grid_replicas=grid.replicas,
+        grid_delta_ms=grid.delta_mean_ms,
+        published_delta_ms=published,
+        grid_ratio=grid.delta_mean_ms / published,
     )
 
 

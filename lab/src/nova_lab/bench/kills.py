@@ -162,9 +162,7 @@ def run(folder: Path, kills: int, seed: int = 0, longest_s: float = 0.05, every:
     started = time.perf_counter()
     for number in range(1, kills + 1):
         torture.draw(last + 400)
-        heard = torture.kill(
-            choice.uniform(0, longest_s), choice.getrandbits(32), opened=choice.random() < 0.8
-        )
+        heard = torture.kill(choice.uniform(0, longest_s), choice.getrandbits(32), opened=choice.random() < 0.8)
         acks = [value for word, value in heard if word == "ack"]
         result.kills += 1
         result.cut_tails += sum(word == "cut" for word, _ in heard)

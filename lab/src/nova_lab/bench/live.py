@@ -42,8 +42,15 @@ BOUNDED = ("state_rows", "state_mb", "memory_mb", "batch_ms")
 
 
 @contextmanager
-def started(spark: SparkSession, work: Workload, plan: Plan, every_ms: int, scratch: Path, meter: Meter,
-            after: Callable[[int, Any, float], None]) -> Iterator[tuple[StreamingQuery, Path]]:
+def started(
+    spark: SparkSession,
+    work: Workload,
+    plan: Plan,
+    every_ms: int,
+    scratch: Path,
+    meter: Meter,
+    after: Callable[[int, Any, float], None],
+) -> Iterator[tuple[StreamingQuery, Path]]:
     """The workload's streams live at their rates, joined under the plan; yields the query and its folder."""
     spark.dataSource.register(generator.Generator)
     sides = []
@@ -56,8 +63,16 @@ def started(spark: SparkSession, work: Workload, plan: Plan, every_ms: int, scra
     flow = flow_of(spark, work, sides[0], sides[1])
     listener = Listener(meter.progress)
     spark.streams.addListener(listener)
-    job = Job(spark, work.problem(), 0, flow, Files("parquet", "climate", out / "results"), out / "job", LATENESS_MS,
-              after=after)
+    job = Job(
+        spark,
+        work.problem(),
+        0,
+        flow,
+        Files("parquet", "climate", out / "results"),
+        out / "job",
+        LATENESS_MS,
+        after=after,
+    )
     job.begin("00000", plan)
     query = job.start(sides[0], sides[1], every_ms=every_ms)
     try:
@@ -70,8 +85,9 @@ def started(spark: SparkSession, work: Workload, plan: Plan, every_ms: int, scra
         shutil.rmtree(out)
 
 
-def live(spark: SparkSession, work: Workload, plan: Plan, *, seconds: float, every_ms: int,
-         scratch: Path) -> dict[str, Any]:
+def live(
+    spark: SparkSession, work: Workload, plan: Plan, *, seconds: float, every_ms: int, scratch: Path
+) -> dict[str, Any]:
     """Latency from event to sink for so many seconds after the first result, and the time from start to that, with
     batches every so often. Rare batches get more time: a handful of them is counted at least."""
     seconds = max(seconds, 6 * every_ms / 1000)
@@ -84,8 +100,10 @@ def live(spark: SparkSession, work: Workload, plan: Plan, *, seconds: float, eve
             steady.add(tally.ages, done_s, Clock())
 
     with started(spark, work, plan, every_ms, scratch, meter, after) as (query, _):
-        while query.isActive and time.time() < began + 2 * PATIENCE_S + seconds and not (
-            steady.counts and time.time() > began + (meter.first_result_s or 0) + seconds
+        while (
+            query.isActive
+            and time.time() < began + 2 * PATIENCE_S + seconds
+            and not (steady.counts and time.time() > began + (meter.first_result_s or 0) + seconds)
         ):
             time.sleep(0.1)
         failure = query.exception()
@@ -103,8 +121,16 @@ def live(spark: SparkSession, work: Workload, plan: Plan, *, seconds: float, eve
     }
 
 
-def soak(spark: SparkSession, work: Workload, plan: Plan, *, seconds: float, scratch: Path, points: int = 60,
-         tell: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
+def soak(
+    spark: SparkSession,
+    work: Workload,
+    plan: Plan,
+    *,
+    seconds: float,
+    scratch: Path,
+    points: int = 60,
+    tell: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> dict[str, Any]:
     """The job at full rate for a long time: state, memory and batch times at so many points in time."""
     meter = Meter("climate", Clock())
     course: list[dict[str, Any]] = []
@@ -120,11 +146,17 @@ def soak(spark: SparkSession, work: Workload, plan: Plan, *, seconds: float, scr
             now, so_far = time.time(), sum(meter.tuples.values())
             recent, meter.batch_ms = meter.batch_ms, []
             behind = now - (meter.last_time or 0) / 1e6
-            course.append({
-                "seconds": now - began, "tuples_per_s": (so_far - tuples) / (now - before), "behind_s": behind,
-                "state_rows": meter.state.get("packets", 0), "state_mb": meter.state.get("bytes", 0) / 2**20,
-                "memory_mb": resident_mb(os.getpid()), "batch_ms": float(np.median(recent)) if recent else None,
-            })
+            course.append(
+                {
+                    "seconds": now - began,
+                    "tuples_per_s": (so_far - tuples) / (now - before),
+                    "behind_s": behind,
+                    "state_rows": meter.state.get("packets", 0),
+                    "state_mb": meter.state.get("bytes", 0) / 2**20,
+                    "memory_mb": resident_mb(os.getpid()),
+                    "batch_ms": float(np.median(recent)) if recent else None,
+                }
+            )
             tell(course[-1])
             before, tuples = now, so_far
             if not query.isActive:
@@ -134,9 +166,14 @@ def soak(spark: SparkSession, work: Workload, plan: Plan, *, seconds: float, scr
         raise failure
     told = meter.report(time.time() - began)
     return {
-        "minutes": course[-1]["seconds"] / 60, "tuples": tuples, "results": told["results"],
-        "tuples_per_s": (tuples - first) / course[-1]["seconds"], "latency_ms": told["latency_ms"],
-        "late_tuples": told["late_tuples"], "course": course, "workload": work.told(),
+        "minutes": course[-1]["seconds"] / 60,
+        "tuples": tuples,
+        "results": told["results"],
+        "tuples_per_s": (tuples - first) / course[-1]["seconds"],
+        "latency_ms": told["latency_ms"],
+        "late_tuples": told["late_tuples"],
+        "course": course,
+        "workload": work.told(),
         **{name: trend([point[name] for point in course]) for name in BOUNDED},
     }
 

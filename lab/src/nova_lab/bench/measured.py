@@ -59,8 +59,10 @@ def means(drawn: list[list[Truth]]) -> list[Truth]:
     """Rows averaged over draws; the worst count of overloaded nodes."""
     return [
         replace(
-            rows[0], estimated=float(np.mean([r.estimated for r in rows])),
-            measured=float(np.mean([r.measured for r in rows])), overloaded=max(r.overloaded for r in rows),
+            rows[0],
+            estimated=float(np.mean([r.estimated for r in rows])),
+            measured=float(np.mean([r.measured for r in rows])),
+            overloaded=max(r.overloaded for r in rows),
         )
         for rows in zip(*drawn, strict=True)
     ]

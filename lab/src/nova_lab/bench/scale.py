@@ -65,9 +65,17 @@ def measure(nodes: int, level: int, seed: int, options: Options, repeats: int = 
     best = min(runs, key=lambda run: sum(run.values()))
     seconds, floor = sum(best.values()), min(floors)
     return Scale(
-        nodes=nodes, joins=len(plan.joins), seconds=seconds, floor_seconds=floor, ratio=seconds / floor, peak_mb=peak,
-        overloaded=evaluate(problem, plan).overloaded, gap=_gap(problem, plan) if with_gap else None,
-        replicas=len(plan.replicas), compile_seconds=compiled, phases=best,
+        nodes=nodes,
+        joins=len(plan.joins),
+        seconds=seconds,
+        floor_seconds=floor,
+        ratio=seconds / floor,
+        peak_mb=peak,
+        overloaded=evaluate(problem, plan).overloaded,
+        gap=_gap(problem, plan) if with_gap else None,
+        replicas=len(plan.replicas),
+        compile_seconds=compiled,
+        phases=best,
     )
 
 
@@ -136,14 +144,27 @@ def utilisations(
             plan = optimize(problem, options)
         except Infeasible as error:
             says = str(error).split("\n")[0]
-            rows.append({
-                "nodes": nodes, "load": load, "placed": False, "overloaded": 0, "gap": None, "says": says,
-            })
+            rows.append(
+                {
+                    "nodes": nodes,
+                    "load": load,
+                    "placed": False,
+                    "overloaded": 0,
+                    "gap": None,
+                    "says": says,
+                }
+            )
             continue
-        rows.append({
-            "nodes": nodes, "load": load, "placed": True, "overloaded": evaluate(problem, plan).overloaded,
-            "gap": _gap(problem, plan) if with_gap else None, "says": f"{len(plan.replicas):,} replicas",
-        })
+        rows.append(
+            {
+                "nodes": nodes,
+                "load": load,
+                "placed": True,
+                "overloaded": evaluate(problem, plan).overloaded,
+                "gap": _gap(problem, plan) if with_gap else None,
+                "says": f"{len(plan.replicas):,} replicas",
+            }
+        )
     return rows
 
 
@@ -154,8 +175,13 @@ def levels(nodes: int, seed: int, options: Options, with_gap: bool = True) -> li
         problem = draw(nodes, level, seed)
         plan = optimize(problem, options)
         spread = problem.nodes.capacity[problem.nodes.hosts]
-        rows.append({
-            "nodes": nodes, "level": level, "cv": float(np.std(spread) / np.mean(spread)),
-            "overloaded": evaluate(problem, plan).overloaded, "gap": _gap(problem, plan) if with_gap else None,
-        })
+        rows.append(
+            {
+                "nodes": nodes,
+                "level": level,
+                "cv": float(np.std(spread) / np.mean(spread)),
+                "overloaded": evaluate(problem, plan).overloaded,
+                "gap": _gap(problem, plan) if with_gap else None,
+            }
+        )
     return rows

@@ -68,11 +68,21 @@ class Workload:
         region = np.arange(self.regions, dtype=np.int32)
         ids = pa.array([f"p{i}" for i in range(self.regions)] + [f"h{i}" for i in range(self.regions)])
         return Problem(
-            nodes=Nodes(pa.array([f"node{i}" for i in range(count)]), capacity, np.full(count, np.inf), hosts,
-                        np.random.default_rng(7).uniform(0, 100, (count, 2)), np.zeros(count)),
+            nodes=Nodes(
+                pa.array([f"node{i}" for i in range(count)]),
+                capacity,
+                np.full(count, np.inf),
+                hosts,
+                np.random.default_rng(7).uniform(0, 100, (count, 2)),
+                np.zeros(count),
+            ),
             streams=("pressure", "humidity"),
-            sources=Sources(ids, np.repeat(np.array([0, 1], np.int32), self.regions),
-                            np.arange(1, n + 1, dtype=np.int32), np.full(n, self.rate)),
+            sources=Sources(
+                ids,
+                np.repeat(np.array([0, 1], np.int32), self.regions),
+                np.arange(1, n + 1, dtype=np.int32),
+                np.full(n, self.rate),
+            ),
             queries=(Query("climate", 0, 1, 0, Equal("region", region, region), self.window_ms),),
         )
 
@@ -99,8 +109,10 @@ def write_batches(work: Workload, folder: Path, batches: int, seconds: float) ->
 def read_batches(spark: SparkSession, folder: Path) -> tuple[DataFrame, DataFrame]:
     """Both sides as streams of one file per batch."""
     left, right = (
-        spark.readStream.schema(spark.read.parquet(str(folder / name)).schema).option("maxFilesPerTrigger", 1)
-        .parquet(str(folder / name)) for name in ("left", "right")
+        spark.readStream.schema(spark.read.parquet(str(folder / name)).schema)
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(folder / name))
+        for name in ("left", "right")
     )
     return left, right
 
@@ -116,15 +128,32 @@ def plain_job(spark: SparkSession, work: Workload, folder: Path, out: Path) -> S
         return frame.withWatermark("event_time", f"{LATENESS_MS} milliseconds").select(window, time_of, *others)
 
     left, right = read_batches(spark, folder)
-    joined = side(left, "left").join(side(right, "right"), sql.expr(
-        "left_window = right_window AND left_region = right_region AND left_key = right_key"))
-    result = joined.select(
-        sql.lit("climate").alias("query"), sql.col("left_window.start").alias("window_start"),
-        sql.col("left_window.end").alias("window_end"), "left_source_id", "right_source_id", "left_time", "right_time",
-        "left_value", "right_value", "left_key", "right_key", "left_region", "right_region",
+    joined = side(left, "left").join(
+        side(right, "right"),
+        sql.expr("left_window = right_window AND left_region = right_region AND left_key = right_key"),
     )
-    return (result.writeStream.format("parquet").option("path", str(out / "results"))
-            .option("checkpointLocation", str(out / "checkpoint")).trigger(availableNow=True).start())
+    result = joined.select(
+        sql.lit("climate").alias("query"),
+        sql.col("left_window.start").alias("window_start"),
+        sql.col("left_window.end").alias("window_end"),
+        "left_source_id",
+        "right_source_id",
+        "left_time",
+        "right_time",
+        "left_value",
+        "right_value",
+        "left_key",
+        "right_key",
+        "left_region",
+        "right_region",
+    )
+    return (
+        result.writeStream.format("parquet")
+        .option("path", str(out / "results"))
+        .option("checkpointLocation", str(out / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
 
 
 def flow_of(spark: SparkSession, work: Workload, left: DataFrame, right: DataFrame) -> Flow:
@@ -150,8 +179,16 @@ def batch_times(query: StreamingQuery) -> list[float]:
     return times[WARM:]
 
 
-def throughput(spark: SparkSession, work: Workload, plan: Plan, *, seconds_per_batch: float, batches: int, rounds: int,
-               scratch: Path) -> dict[str, float]:
+def throughput(
+    spark: SparkSession,
+    work: Workload,
+    plan: Plan,
+    *,
+    seconds_per_batch: float,
+    batches: int,
+    rounds: int,
+    scratch: Path,
+) -> dict[str, float]:
     """Tuples/s of both jobs with this much data per batch: tuples of a batch over the median time of one."""
     data = scratch / f"data-{seconds_per_batch}"
     write_batches(work, data, batches + WARM, seconds_per_batch)
@@ -172,9 +209,15 @@ def throughput(spark: SparkSession, work: Workload, plan: Plan, *, seconds_per_b
         raise AssertionError(f"the jobs disagree: {results}")
     tuples = work.per_second * seconds_per_batch
     plain, routed = (float(np.median(times[name])) for name in ("plain", "routed"))
-    return {"tuples_per_batch": tuples, "tuples_per_s": tuples / routed, "plain_tuples_per_s": tuples / plain,
-            "ratio": plain / routed, "batch_ms": routed * 1000, "plain_batch_ms": plain * 1000,
-            "results": results["routed"]}
+    return {
+        "tuples_per_batch": tuples,
+        "tuples_per_s": tuples / routed,
+        "plain_tuples_per_s": tuples / plain,
+        "ratio": plain / routed,
+        "batch_ms": routed * 1000,
+        "plain_batch_ms": plain * 1000,
+        "results": results["routed"],
+    }
 
 
 def prepare(spark: SparkSession, work: Workload) -> Plan:
@@ -184,13 +227,21 @@ def prepare(spark: SparkSession, work: Workload) -> Plan:
     return optimize(work.problem(), Options(seed=1))
 
 
-def bench(spark: SparkSession, work: Workload, *, rounds: int, batches: int, saturated_s: float,
-          live_s: float, intervals_ms: list[int], scratch: Path) -> dict[str, Any]:
+def bench(
+    spark: SparkSession,
+    work: Workload,
+    *,
+    rounds: int,
+    batches: int,
+    saturated_s: float,
+    live_s: float,
+    intervals_ms: list[int],
+    scratch: Path,
+) -> dict[str, Any]:
     """All figures but the soak's; see `nova bench stream`."""
     plan = prepare(spark, work)
     usual = throughput(spark, work, plan, seconds_per_batch=1.0, batches=batches, rounds=rounds, scratch=scratch)
-    full = throughput(spark, work, plan, seconds_per_batch=saturated_s, batches=batches, rounds=rounds,
-                      scratch=scratch)
+    full = throughput(spark, work, plan, seconds_per_batch=saturated_s, batches=batches, rounds=rounds, scratch=scratch)
     from nova_lab.bench.live import live
 
     lives = [live(spark, work, plan, seconds=live_s, every_ms=every, scratch=scratch) for every in intervals_ms]
@@ -206,4 +257,3 @@ def bench(spark: SparkSession, work: Workload, *, rounds: int, batches: int, sat
         "replicas": len(plan.replicas),
         "workload": work.told(),
     }
-

@@ -20,8 +20,12 @@ def command(
     quick: bool = typer.Option(False, "--quick", help="Fewer draws, levels and sizes: a few minutes."),
     seeds: int | None = typer.Option(None, "--seeds", min=1, help="Draws per point: 3, or 1 with --quick."),
     instances: Path | None = typer.Option(
-        None, "--instances", metavar="DIR", help="Folder with the fixed instances of the published scripts.",
-        exists=True, file_okay=False,
+        None,
+        "--instances",
+        metavar="DIR",
+        help="Folder with the fixed instances of the published scripts.",
+        exists=True,
+        file_okay=False,
     ),
     as_json: bool = JSON,
 ) -> None:
@@ -40,18 +44,22 @@ def command(
     with progress("drawing workloads") as bar:
         task = bar.task_ids[0]
         outcome = reproduce(
-            experiments or [], output, setting,
+            experiments or [],
+            output,
+            setting,
             lambda done, total, what: bar.update(task, completed=done, total=total, description=what),
         )
     if as_json:
-        emit_json({
-            "report": str(outcome.page),
-            "units": outcome.units,
-            "reused": outcome.reused,
-            "tables": {name: str(file) for name, file in outcome.tables.items()},
-            "findings": {section.name: list(section.reading) for section in outcome.sections},
-            "skipped": outcome.skipped,
-        })
+        emit_json(
+            {
+                "report": str(outcome.page),
+                "units": outcome.units,
+                "reused": outcome.reused,
+                "tables": {name: str(file) for name, file in outcome.tables.items()},
+                "findings": {section.name: list(section.reading) for section in outcome.sections},
+                "skipped": outcome.skipped,
+            }
+        )
         return
     for section in outcome.sections:
         console.print(f"[bold]{section.title}[/bold]", highlight=False)

@@ -24,9 +24,14 @@ SHOWN = 10
 @app.command()
 def command(
     out: Path = typer.Option(Path("out/showcase"), "-o", "--out", metavar="DIR", help="Folder for everything."),
-    archive: list[str] = typer.Option([], "--archive", metavar="FILES", help="Sensor.Community archives of both kinds "
-                                      "of sensors: files, folders or globs. Without any, those of `nova data` that are "
-                                      "at hand, else generated sensors."),
+    archive: list[str] = typer.Option(
+        [],
+        "--archive",
+        metavar="FILES",
+        help="Sensor.Community archives of both kinds "
+        "of sensors: files, folders or globs. Without any, those of `nova data` that are "
+        "at hand, else generated sensors.",
+    ),
     made_up: bool = typer.Option(False, "--generated", help="Generated sensors, whatever is at hand."),
     days: int = typer.Option(2, min=1, help="Days of an archive: its fullest."),
     seconds: float = typer.Option(40.0, min=8.0, help="Length of the generated streams."),
@@ -55,6 +60,7 @@ def command(
     (out / MARK).touch()
     recordings = [] if made_up else archive or at_hand()
     with progress("starting Spark") as bar, open_session(master, name="nova showcase") as spark:
+
         def step(name: str) -> None:
             bar.update(bar.task_ids[0], description=name)
 
@@ -88,17 +94,34 @@ def _print(figures: dict[str, Any]) -> None:
 
     run, found = figures["run"], figures["anomalies"]
     none = "" if found else "; these windows come nearest to one"
-    table(f"{len(found)} anomalies in {run['results']:,} results of {run['tuples']:,} readings{none}",
-          ["region", "from", "windows", "pressure, off by", "humidity, off by", "score"],
-          [(one["region"], one["from"][:16].replace("T", " "), one["windows"], one["pressure"], one["humidity"],
-            one["score"]) for one in (found or figures["strangest"])[:SHOWN]])
+    table(
+        f"{len(found)} anomalies in {run['results']:,} results of {run['tuples']:,} readings{none}",
+        ["region", "from", "windows", "pressure, off by", "humidity, off by", "score"],
+        [
+            (
+                one["region"],
+                one["from"][:16].replace("T", " "),
+                one["windows"],
+                one["pressure"],
+                one["humidity"],
+                one["score"],
+            )
+            for one in (found or figures["strangest"])[:SHOWN]
+        ],
+    )
     columns = {key: heading for key, heading in COLUMNS.items() if key != "approach"}
     for part in fitting(columns, console.width):
-        table("Nova beside the baselines, on the tuples of this run", ["approach", *(columns[key] for key in part)],
-              [[label(row["approach"]), *(row[key] for key in part)] for row in figures["placements"]])
+        table(
+            "Nova beside the baselines, on the tuples of this run",
+            ["approach", *(columns[key] for key in part)],
+            [[label(row["approach"]), *(row[key] for key in part)] for row in figures["placements"]],
+        )
     told = run["emulation"]["compared"]
-    table("Nova's plan: emulated hosts and the simulation's prediction", ["", "emulated", "predicted"],
-          [(row["figure"], row["emulated"], row["predicted"]) for row in told])
+    table(
+        "Nova's plan: emulated hosts and the simulation's prediction",
+        ["", "emulated", "predicted"],
+        [(row["figure"], row["emulated"], row["predicted"]) for row in told],
+    )
     latency = run["latency_ms"] or {}
     typer.echo(f"Spark itself took {latency.get('p50', 0):,.0f} ms from event to sink in the median, at this speed.")
     typer.echo(f"look at {figures['page']} and {Path(figures['page']).with_name('plan.html')}")

@@ -54,9 +54,7 @@ def choose(names: Sequence[str]) -> list[Experiment]:
     return [experiment for name, experiment in EXPERIMENTS.items() if not names or name in names]
 
 
-def reproduce(
-    names: Sequence[str], folder: Path, setting: Setting, watch: Watch = lambda *_: None
-) -> Outcome:
+def reproduce(names: Sequence[str], folder: Path, setting: Setting, watch: Watch = lambda *_: None) -> Outcome:
     """Run experiments and write `index.html` and one CSV each into `folder`. Units finished before are taken up."""
     wanted = choose(names)
     skipped = {one.name: why for one in wanted if (why := one.missing(setting)) is not None}
@@ -117,9 +115,7 @@ def _byline(setting: Setting) -> str:
 
 
 def _notes(setting: Setting, skipped: dict[str, str], tables: dict[str, Path]) -> list[str]:
-    notes = [
-        f"Experiment left out: {EXPERIMENTS[name].title}: {why}." for name, why in skipped.items()
-    ]
+    notes = [f"Experiment left out: {EXPERIMENTS[name].title}: {why}." for name, why in skipped.items()]
     files = ", ".join(f"`{file.name}`" for file in tables.values())
     notes.append(
         f"The rows behind every figure are in {files} beside this page; finished units of work are kept in `units/`, "

@@ -51,8 +51,15 @@ class Anomaly:
 
     def told(self) -> dict[str, Any]:
         """As plain values."""
-        return {"region": self.region, "from": _moment(self.from_us), "until": _moment(self.until_us),
-                "windows": self.windows, "pressure": self.pressure, "humidity": self.humidity, "score": self.score}
+        return {
+            "region": self.region,
+            "from": _moment(self.from_us),
+            "until": _moment(self.until_us),
+            "windows": self.windows,
+            "pressure": self.pressure,
+            "humidity": self.humidity,
+            "score": self.score,
+        }
 
 
 def _moment(us: int) -> str:
@@ -67,8 +74,11 @@ def climate(results: Path, region_of: Mapping[str, str]) -> Climate:
     row = {region: i for i, region in enumerate(regions)}
     code = np.array([row[name] for name in named], dtype=np.int64)
     start = table["window_start"].cast(pa.int64()).to_numpy()
-    recorded = table["left_recorded_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy() \
-        if "left_recorded_at" in table.column_names else start
+    recorded = (
+        table["left_recorded_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+        if "left_recorded_at" in table.column_names
+        else start
+    )
     windows, column = np.unique(start, return_inverse=True)
     cell = code * len(windows) + column
     size = len(regions) * len(windows)
@@ -113,8 +123,15 @@ def find(of: Climate, window_us: int, least: float = STRANGE) -> list[Anomaly]:
         strange = np.flatnonzero(np.nan_to_num(both[r]) >= least)
         breaks = np.flatnonzero(np.diff(of.window_us[strange]) > SPELL * window_us) + 1
         for run in np.split(strange, breaks) if len(strange) else []:
-            found.append(Anomaly(
-                region, int(of.recorded_us[run[0]]), int(of.recorded_us[run[-1]]), len(run),
-                float(pressure[r, run].mean()), float(humidity[r, run].mean()), float(both[r, run].max()),
-            ))
+            found.append(
+                Anomaly(
+                    region,
+                    int(of.recorded_us[run[0]]),
+                    int(of.recorded_us[run[-1]]),
+                    len(run),
+                    float(pressure[r, run].mean()),
+                    float(humidity[r, run].mean()),
+                    float(both[r, run].max()),
+                )
+            )
     return sorted(found, key=lambda anomaly: -anomaly.score)

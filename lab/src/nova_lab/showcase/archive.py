@@ -35,18 +35,27 @@ SPARSE = 0.25
 DAY_S = 86_400
 
 
-def recorded(spark: SparkSession, inputs: Sequence[str], folder: Path, days: int, rate: float, seed: int,
-             step: Callable[[str], None] = lambda _: None) -> tuple[Path, list[Sensor]]:
+def recorded(
+    spark: SparkSession,
+    inputs: Sequence[str],
+    folder: Path,
+    days: int,
+    rate: float,
+    seed: int,
+    step: Callable[[str], None] = lambda _: None,
+) -> tuple[Path, list[Sensor]]:
     """A scenario of the archive's fullest days; its median sensor sends `rate` tuples/s."""
     sensors(spark, Task(list(inputs), folder / "sensors", Grid(1.0)), step)
     readings = spark.read.parquet(str(folder / "sensors" / "readings"))
     step("choosing days")
     begin_s = fullest(readings, days)
-    some = readings.where(f"event_time >= timestamp_seconds({begin_s}) AND "
-                          f"event_time < timestamp_seconds({begin_s + days * DAY_S})")
+    some = readings.where(
+        f"event_time >= timestamp_seconds({begin_s}) AND event_time < timestamp_seconds({begin_s + days * DAY_S})"
+    )
     found = some.groupBy("stream", "source_id").agg({"*": "count", "lat": "max", "lon": "max"}).toArrow()
-    found = found.rename_columns(["stream", "source", *("readings" if "count" in name else name[4:7]
-                                                        for name in found.column_names[2:])])
+    found = found.rename_columns(
+        ["stream", "source", *("readings" if "count" in name else name[4:7] for name in found.column_names[2:])]
+    )
     usual = float(np.median(found["readings"].to_numpy()))
     found = found.filter(pa.array(found["readings"].to_numpy() >= SPARSE * usual))
     factor = squeeze(usual / (days * DAY_S), rate)
@@ -55,7 +64,8 @@ def recorded(spark: SparkSession, inputs: Sequence[str], folder: Path, days: int
     for archived, stream in STREAMS.items():
         path = folder / "readings" / stream
         _squeezed(some.where(f"stream = '{archived}'"), begin_s, factor, HECTO[archived]).write.mode(
-            "overwrite").parquet(str(path))
+            "overwrite"
+        ).parquet(str(path))
         inputs_of[stream] = {"format": "parquet", "path": f"readings/{stream}"}
     window = f"{1000 * WINDOW_S / factor:g}ms"
     return write(folder, regions, kept, inputs_of, window, seed), kept
@@ -63,8 +73,12 @@ def recorded(spark: SparkSession, inputs: Sequence[str], folder: Path, days: int
 
 def fullest(readings: DataFrame, days: int) -> int:
     """Beginning (s since 1970) of the consecutive days with the most readings of the rarer stream."""
-    counted = readings.selectExpr(f"CAST(unix_seconds(event_time) / {DAY_S} AS INT) AS day", "stream").groupBy(
-        "day", "stream").count().toArrow()
+    counted = (
+        readings.selectExpr(f"CAST(unix_seconds(event_time) / {DAY_S} AS INT) AS day", "stream")
+        .groupBy("day", "stream")
+        .count()
+        .toArrow()
+    )
     day, stream = counted["day"].to_numpy(), np.array(counted["stream"].to_pylist())
     missing = [name for name in STREAMS if name not in set(stream.tolist())]
     if missing:
@@ -96,12 +110,19 @@ def placed(found: pa.Table, per_reading: float) -> tuple[list[Region], list[Sens
     nearest = np.argmin(np.linalg.norm(place[:, None] - np.array(centres)[None], axis=2), axis=1)
     regions = [Region(f"{lat:.2f}N{lon:+.2f}E", float(lon), float(lat)) for lat, lon in centres]
     columns = zip(kinds, found["source"].to_pylist(), found["readings"].to_pylist(), nearest, strict=True)
-    kept = [Sensor(f"{kind[0]}-{source}", STREAMS[kind], regions[int(r)].name, round(count * per_reading, 4))
-            for kind, source, count, r in columns]
-    both = {region.name for region in regions
-            if {LEFT, RIGHT} <= {sensor.stream for sensor in kept if sensor.region == region.name}}
-    return ([region for region in regions if region.name in both],
-            sorted((sensor for sensor in kept if sensor.region in both), key=lambda sensor: sensor.id))
+    kept = [
+        Sensor(f"{kind[0]}-{source}", STREAMS[kind], regions[int(r)].name, round(count * per_reading, 4))
+        for kind, source, count, r in columns
+    ]
+    both = {
+        region.name
+        for region in regions
+        if {LEFT, RIGHT} <= {sensor.stream for sensor in kept if sensor.region == region.name}
+    }
+    return (
+        [region for region in regions if region.name in both],
+        sorted((sensor for sensor in kept if sensor.region in both), key=lambda sensor: sensor.id),
+    )
 
 
 def _squeezed(readings: DataFrame, begin_s: int, factor: float, scale: float) -> DataFrame:
@@ -110,5 +131,6 @@ def _squeezed(readings: DataFrame, begin_s: int, factor: float, scale: float) ->
         "concat(substr(stream, 1, 1), '-', source_id) AS source_id",
         f"timestamp_micros(CAST({begin_us} + (unix_micros(event_time) - {begin_us}) / {factor!r} AS BIGINT)) "
         "AS event_time",
-        f"value * {scale} AS value", "event_time AS recorded_at",
+        f"value * {scale} AS value",
+        "event_time AS recorded_at",
     )

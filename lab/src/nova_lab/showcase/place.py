@@ -78,26 +78,46 @@ def _row(name: str, capacity: float, at: np.ndarray) -> dict[str, Any]:
     return {"id": name, "capacity": round(capacity, 6), "x": round(float(at[0]), 3), "y": round(float(at[1]), 3)}
 
 
-def write(folder: Path, regions: Sequence[Region], sensors: Sequence[Sensor], inputs: Mapping[str, Any], window: str,
-          seed: int) -> Path:
+def write(
+    folder: Path,
+    regions: Sequence[Region],
+    sensors: Sequence[Sensor],
+    inputs: Mapping[str, Any],
+    window: str,
+    seed: int,
+) -> Path:
     """The scenario with its tables; returns its file."""
     folder.mkdir(parents=True, exist_ok=True)
     _table(folder / "nodes.csv", network(regions, sensors, seed))
     for stream in (LEFT, RIGHT):
-        _table(folder / f"{stream}.csv", [{"id": s.id, "node": s.id, "rate": s.rate, "region": s.region}
-                                          for s in sensors if s.stream == stream])
+        _table(
+            folder / f"{stream}.csv",
+            [{"id": s.id, "node": s.id, "rate": s.rate, "region": s.region} for s in sensors if s.stream == stream],
+        )
     file = folder / "scenario.yaml"
     load = float(np.mean([_load(region.name, sensors) for region in regions]))
     document = {
-        "nova": 1, "nodes": "nodes.csv",
+        "nova": 1,
+        "nodes": "nodes.csv",
         "streams": {name: {"sources": f"{name}.csv", "input": inputs[name]} for name in (LEFT, RIGHT)},
-        "queries": [{"id": "climate", "left": LEFT, "right": RIGHT, "on": "region", "window": {"tumbling": window},
-                     "sink": SINK}],
+        "queries": [
+            {
+                "id": "climate",
+                "left": LEFT,
+                "right": RIGHT,
+                "on": "region",
+                "window": {"tumbling": window},
+                "sink": SINK,
+            }
+        ],
         # a slice of the windows brings whole windows at once: only hosts that can take a good part of a join, and room
         "options": {"seed": seed, "utilisation": 0.85, "c_min": round(SMALLEST * load, 6)},
     }
-    file.write_text("# Made by `nova showcase`: sensors by region, and a network around them.\n"
-                    + yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    file.write_text(
+        "# Made by `nova showcase`: sensors by region, and a network around them.\n"
+        + yaml.safe_dump(document, sort_keys=False),
+        encoding="utf-8",
+    )
     return file
 
 
@@ -108,8 +128,14 @@ def _table(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         writer.writerows(rows)
 
 
-REGIONS = (Region("coast", 0, 3), Region("hills", 2, 4), Region("lake", 4, 3), Region("valley", 4, 1),
-           Region("forest", 2, 0), Region("plain", 0, 1))
+REGIONS = (
+    Region("coast", 0, 3),
+    Region("hills", 2, 4),
+    Region("lake", 4, 3),
+    Region("valley", 4, 1),
+    Region("forest", 2, 0),
+    Region("plain", 0, 1),
+)
 """Where generated sensors stand."""
 STRANGE = "lake"
 """Region of the generated anomalies: pressure falls and humidity rises together."""
@@ -117,17 +143,27 @@ STRANGE = "lake"
 
 def generated(folder: Path, seconds: float, rate: float, seed: int) -> tuple[Path, list[Sensor]]:
     """A scenario of made-up sensors: two of each kind per region, sending `rate` tuples/s for so many seconds."""
-    sensors = [Sensor(f"{prefix}-{region.name}-{i}", stream, region.name, rate) for region in REGIONS
-               for stream, prefix in ((LEFT, "p"), (RIGHT, "h")) for i in (1, 2)]
+    sensors = [
+        Sensor(f"{prefix}-{region.name}-{i}", stream, region.name, rate)
+        for region in REGIONS
+        for stream, prefix in ((LEFT, "p"), (RIGHT, "h"))
+        for i in (1, 2)
+    ]
     usual: dict[str, Any] = {"length": f"{seconds:g}s", "anomaly_every": f"{seconds / 2:g}s", "anomaly": "3s"}
     values: dict[str, dict[str, Any]] = {
         LEFT: {"mean": 1013, "swing": 2, "noise": 0.6, "anomaly_shift": -9},
         RIGHT: {"mean": 62, "swing": 4, "noise": 2, "anomaly_shift": 18},
     }
     inputs = {
-        stream: {"format": "generator", "options": {
-            "seed": 2 * seed + number, **usual, **values[stream],
-            "anomaly_sources": ",".join(s.id for s in sensors if s.stream == stream and s.region == STRANGE)}}
+        stream: {
+            "format": "generator",
+            "options": {
+                "seed": 2 * seed + number,
+                **usual,
+                **values[stream],
+                "anomaly_sources": ",".join(s.id for s in sensors if s.stream == stream and s.region == STRANGE),
+            },
+        }
         for number, stream in enumerate((LEFT, RIGHT))
     }
     return write(folder, REGIONS, sensors, inputs, "1s", seed), sensors

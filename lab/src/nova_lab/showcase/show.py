@@ -43,8 +43,12 @@ class Case:
     title: str
 
 
-def show(spark: SparkSession, case: Case, step: Callable[[str], None] = lambda _: None,
-         observe: Callable[[Run], None] | None = None) -> dict[str, Any]:
+def show(
+    spark: SparkSession,
+    case: Case,
+    step: Callable[[str], None] = lambda _: None,
+    observe: Callable[[Run], None] | None = None,
+) -> dict[str, Any]:
     """Plan, run, find anomalies, compare; writes `plan.html`, `plan.png` and `index.html`, and returns the figures."""
     step("planning")
     scenario = load(case.scenario)
@@ -53,8 +57,11 @@ def show(spark: SparkSession, case: Case, step: Callable[[str], None] = lambda _
     step("running on Spark")
     settings = Settings(case.out / "run", until_end=True, speed=case.speed, lateness_ms=LATENESS_MS, emulate=True)
     run = Run(spark, scenario, plan, settings)
-    run.rivals = {name: Emulation(scenario.problem, _constant(one.placement.plan), 0.0, one.placement.distances)
-                  for name, one in done.items() if name != "nova"}
+    run.rivals = {
+        name: Emulation(scenario.problem, _constant(one.placement.plan), 0.0, one.placement.distances)
+        for name, one in done.items()
+        if name != "nova"
+    }
     run.start()
     run.wait(observe)
     report = run.report()
@@ -69,9 +76,13 @@ def show(spark: SparkSession, case: Case, step: Callable[[str], None] = lambda _
     picture = draw(scenario.problem, plan, case.out / "plan.png")
     page(case, picture, seen, anomalies or strangest, rows, run)
     return {
-        "scenario": str(case.scenario), "page": str(case.out / "index.html"), "picture": str(picture),
+        "scenario": str(case.scenario),
+        "page": str(case.out / "index.html"),
+        "picture": str(picture),
         "anomalies": [anomaly.told() for anomaly in anomalies],
-        "strangest": [anomaly.told() for anomaly in strangest], "placements": rows, "run": report,
+        "strangest": [anomaly.told() for anomaly in strangest],
+        "placements": rows,
+        "run": report,
     }
 
 
@@ -86,39 +97,62 @@ def placement(name: str, one: Compared, run: Run) -> dict[str, Any]:
     told = emulation.report()
     latency = told["latency_ms"]["tuple"] or {}
     return {
-        "approach": name, "latency_mean_ms": one.row["latency_mean_ms"], "latency_p90_ms": one.row["latency_p90_ms"],
-        "cost_eq1_ms": one.row["cost_eq1_ms"], "overloaded": one.row["overloaded"],
+        "approach": name,
+        "latency_mean_ms": one.row["latency_mean_ms"],
+        "latency_p90_ms": one.row["latency_p90_ms"],
+        "cost_eq1_ms": one.row["cost_eq1_ms"],
+        "overloaded": one.row["overloaded"],
         "hosts": one.row["hosts"],
-        "emulated_p50_ms": latency.get("p50"), "emulated_p99_ms": latency.get("p99"),
-        "served_per_s": told["throughput"]["tuples_per_s"], "backlog": told["tuples"]["backlog"],
+        "emulated_p50_ms": latency.get("p50"),
+        "emulated_p99_ms": latency.get("p99"),
+        "served_per_s": told["throughput"]["tuples_per_s"],
+        "backlog": told["tuples"]["backlog"],
     }
 
 
 COLUMNS = {
-    "approach": "approach", "latency_mean_ms": "network latency, mean, ms", "latency_p90_ms": "90P, ms",
-    "cost_eq1_ms": "cost (Eq. 1), ms", "overloaded": "overloaded", "hosts": "hosts",
-    "emulated_p50_ms": "emulated p50, ms", "emulated_p99_ms": "p99, ms", "served_per_s": "served/s",
+    "approach": "approach",
+    "latency_mean_ms": "network latency, mean, ms",
+    "latency_p90_ms": "90P, ms",
+    "cost_eq1_ms": "cost (Eq. 1), ms",
+    "overloaded": "overloaded",
+    "hosts": "hosts",
+    "emulated_p50_ms": "emulated p50, ms",
+    "emulated_p99_ms": "p99, ms",
+    "served_per_s": "served/s",
     "backlog": "backlog",
 }
 """Figures of a placement and their headings."""
 
 
-def page(case: Case, picture: Path, seen: Climate, anomalies: Sequence[Anomaly], rows: Sequence[dict[str, Any]],
-         run: Run) -> Path:
+def page(
+    case: Case, picture: Path, seen: Climate, anomalies: Sequence[Anomaly], rows: Sequence[dict[str, Any]], run: Run
+) -> Path:
     """The page about the run."""
     content: list[Figure | Grid] = [
-        Grid("Windows in which a region's pressure and humidity both left what the other regions saw at that time, the "
-             f"strangest first. From a score of {STRANGE:g} robust standard deviations on they are anomalies.",
-             ["region", "from", "until", "windows", "pressure, off by", "humidity, off by", "score"],
-             [list(anomaly.told().values()) for anomaly in anomalies]),
-        Figure(_weather(seen, anomalies), "Pressure and humidity by region and window, from the joined streams. "
-                                          "Anomalies are shaded."),
+        Grid(
+            "Windows in which a region's pressure and humidity both left what the other regions saw at that time, the "
+            f"strangest first. From a score of {STRANGE:g} robust standard deviations on they are anomalies.",
+            ["region", "from", "until", "windows", "pressure, off by", "humidity, off by", "score"],
+            [list(anomaly.told().values()) for anomaly in anomalies],
+        ),
+        Figure(
+            _weather(seen, anomalies),
+            "Pressure and humidity by region and window, from the joined streams. Anomalies are shaded.",
+        ),
         Figure(_embedded(picture), "Where Nova runs the joins; `plan.html` beside this page is the same to explore."),
-        Grid("Nova beside the baselines: what each placement costs, and what hosts of these capacities make of the "
-             "very tuples of this run (event to sink, per tuple; backlog at the end, in tuples).",
-             list(COLUMNS.values()), [[label(row["approach"]), *list(row.values())[1:]] for row in rows], ours=[0]),
-        Figure(_backlogs(run), "Tuples that wait at emulated hosts. Where a line climbs, a host gets more than it can "
-                               "process, and results come ever later."),
+        Grid(
+            "Nova beside the baselines: what each placement costs, and what hosts of these capacities make of the "
+            "very tuples of this run (event to sink, per tuple; backlog at the end, in tuples).",
+            list(COLUMNS.values()),
+            [[label(row["approach"]), *list(row.values())[1:]] for row in rows],
+            ours=[0],
+        ),
+        Figure(
+            _backlogs(run),
+            "Tuples that wait at emulated hosts. Where a line climbs, a host gets more than it can "
+            "process, and results come ever later.",
+        ),
     ]
     file = case.out / "index.html"
     file.write_text(standalone(case.title, content), encoding="utf-8")
@@ -132,8 +166,15 @@ def _weather(seen: Climate, anomalies: Sequence[Anomaly]) -> str:
         for panel, values, name in ((axes[0], seen.pressure, "pressure"), (axes[1], seen.humidity, "humidity")):
             for r, region in enumerate(seen.regions):
                 strange = region in marked
-                panel.plot(seconds, values[r], linewidth=2.0 if strange else 0.9, zorder=3 if strange else 2,
-                           color="#d55e00" if strange else None, alpha=1.0 if strange else 0.7, label=region)
+                panel.plot(
+                    seconds,
+                    values[r],
+                    linewidth=2.0 if strange else 0.9,
+                    zorder=3 if strange else 2,
+                    color="#d55e00" if strange else None,
+                    alpha=1.0 if strange else 0.7,
+                    label=region,
+                )
             for anomaly in anomalies:
                 at = np.searchsorted(seen.recorded_us, [anomaly.from_us, anomaly.until_us])
                 low, high = seconds[np.minimum(at, len(seconds) - 1)]
@@ -164,5 +205,7 @@ def _embedded(picture: Path) -> str:
 
     height, width = imread(picture).shape[:2]
     data = base64.b64encode(picture.read_bytes()).decode()
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">'
-            f'<image width="{width}" height="{height}" href="data:image/png;base64,{data}"/></svg>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">'
+        f'<image width="{width}" height="{height}" href="data:image/png;base64,{data}"/></svg>'
+    )

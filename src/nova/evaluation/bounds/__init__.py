@@ -116,9 +116,7 @@ def _unconstrained(
     every = np.arange(len(problem.nodes))
     if distances is not None:
         return float(sum(block.min(axis=1).sum() for _, block in cost_blocks(joins, distances, every, legs)))
-    least, _ = cheapest(
-        boxes(space, every), space, joins, legs, np.zeros(len(every)), np.zeros(len(joins), np.int64)
-    )
+    least, _ = cheapest(boxes(space, every), space, joins, legs, np.zeros(len(every)), np.zeros(len(joins), np.int64))
     return float(least.sum())
 
 

@@ -66,7 +66,12 @@ def boxes(space: CostSpace, hosts: npt.NDArray[np.integer]) -> Boxes:
 
 
 def cheapest(
-    tree: Boxes, space: CostSpace, joins: SubJoins, legs: Legs, price: Floats, hint: npt.NDArray[np.int64],
+    tree: Boxes,
+    space: CostSpace,
+    joins: SubJoins,
+    legs: Legs,
+    price: Floats,
+    hint: npt.NDArray[np.int64],
     slack: float = 0.0,
 ) -> tuple[Floats, npt.NDArray[np.int64]]:
     """A lower bound, per sub-join, of cost + demand · price over all hosts, and the slot of a host near it.
@@ -77,8 +82,19 @@ def cheapest(
     """
     ends = np.stack([joins.left_node, joins.right_node, joins.sink])
     given = (
-        slack, space.coordinates[ends], space.heights[ends], tree.slot[ends], np.array(legs), joins.demand, price, hint,
-        tree.points, tree.heights, tree.low, tree.high, tree.least_height,
+        slack,
+        space.coordinates[ends],
+        space.heights[ends],
+        tree.slot[ends],
+        np.array(legs),
+        joins.demand,
+        price,
+        hint,
+        tree.points,
+        tree.heights,
+        tree.low,
+        tree.high,
+        tree.least_height,
         *planes(tree.points, price, tree.leaves),
     )
     value, where = np.empty(len(joins)), np.empty(len(joins), np.int64)
@@ -229,8 +245,16 @@ def planes(points: Floats, values: Floats, leaves: int) -> tuple[Floats, Floats]
 
 @kernel
 def _at_least(
-    ends: Floats, join: int, legs: Floats, need: float, low: Floats, high: Floats, offset: Floats, slope: Floats,
-    box: int, pull: Floats,
+    ends: Floats,
+    join: int,
+    legs: Floats,
+    need: float,
+    low: Floats,
+    high: Floats,
+    offset: Floats,
+    slope: Floats,
+    box: int,
+    pull: Floats,
 ) -> float:
     """A lower bound of the weighted distances to the three ends plus `need` times the price, anywhere in a box.
     `pull` is scratch."""
@@ -256,8 +280,14 @@ def _at_least(
 
 @kernel
 def _cost(
-    ends: Floats, tall: Floats, slots: npt.NDArray[np.int64], join: int, legs: Floats,
-    points: Floats, heights: Floats, i: int,
+    ends: Floats,
+    tall: Floats,
+    slots: npt.NDArray[np.int64],
+    join: int,
+    legs: Floats,
+    points: Floats,
+    heights: Floats,
+    i: int,
 ) -> float:
     """Weighted distances from the host in slot i to the three ends; zero to itself."""
     total: float = 0.0
@@ -274,8 +304,25 @@ def _cost(
 
 @kernel
 def _cheapest(  # type: ignore[no-untyped-def]
-    start, end, value, where, slack,
-    ends, tall, slots, legs, demand, price, hint, points, heights, low, high, least_height, offset, slope,
+    start,
+    end,
+    value,
+    where,
+    slack,
+    ends,
+    tall,
+    slots,
+    legs,
+    demand,
+    price,
+    hint,
+    points,
+    heights,
+    low,
+    high,
+    least_height,
+    offset,
+    slope,
 ):
     n = len(points)
     leaves = len(offset) // 2
@@ -310,11 +357,13 @@ def _cheapest(  # type: ignore[no-untyped-def]
             one, two = 2 * box, 2 * box + 1
             at_one = (
                 _at_least(ends, join, legs, need, low, high, offset, slope, one, pull)
-                + lift + all_legs * least_height[one]
+                + lift
+                + all_legs * least_height[one]
             )
             at_two = (
                 _at_least(ends, join, legs, need, low, high, offset, slope, two, pull)
-                + lift + all_legs * least_height[two]
+                + lift
+                + all_legs * least_height[two]
             )
             if at_one < at_two:  # the nearer box on top
                 one, two, at_one, at_two = two, one, at_two, at_one

@@ -18,9 +18,7 @@ BLOCK = 4_000_000
 """Entries held at a time."""
 
 
-def cost_matrix(
-    joins: SubJoins, distances: Distances, hosts: npt.NDArray[np.integer], legs: Legs
-) -> Floats:
+def cost_matrix(joins: SubJoins, distances: Distances, hosts: npt.NDArray[np.integer], legs: Legs) -> Floats:
     """Cost in ms of every sub-join (row) on every host (column)."""
     cost = np.empty((len(joins), len(hosts)))
     for rows, block in cost_blocks(joins, distances, hosts, legs):

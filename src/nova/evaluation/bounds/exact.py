@@ -47,7 +47,10 @@ def integer_optimum(
         ]
         limits = Bounds(0, np.concatenate([most, np.ones(n)]))
     solved = milp(
-        objective, constraints=constraints, integrality=integrality, bounds=limits,
+        objective,
+        constraints=constraints,
+        integrality=integrality,
+        bounds=limits,
         options={"mip_rel_gap": 1e-7, "time_limit": seconds},
     )
     if solved.status == 2:

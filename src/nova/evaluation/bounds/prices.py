@@ -179,9 +179,9 @@ class _Pool:
     def of(tree: Boxes, room: Floats, cells: int) -> _Pool:
         cell = np.arange(len(tree)) * cells // len(tree)
         total = np.asarray(np.bincount(cell, room, cells), dtype=np.float64)
-        middle = np.column_stack([
-            np.bincount(cell, room * tree.points[:, k], cells) / total for k in range(tree.points.shape[1])
-        ])
+        middle = np.column_stack(
+            [np.bincount(cell, room * tree.points[:, k], cells) / total for k in range(tree.points.shape[1])]
+        )
         return _Pool(middle, np.bincount(cell, room * tree.heights, cells) / total, total)
 
     def anchored(self, space: CostSpace) -> tuple[CostSpace, Boxes]:

@@ -93,9 +93,7 @@ def serve(
 
 
 @kernel
-def _longest_queue(
-    order: Longs, host: Ints, arrival: Floats, finish: Floats, duration_s: float, n: int
-) -> Longs:
+def _longest_queue(order: Longs, host: Ints, arrival: Floats, finish: Floats, duration_s: float, n: int) -> Longs:
     """Deliveries present at a node, the arriving one included, at the worst arrival within the duration."""
     # Per node, deliveries finish in the order they arrive: a second pointer walks behind the arrivals.
     first = np.zeros(n + 1, np.int64)
@@ -121,8 +119,18 @@ def _longest_queue(
 
 @kernel
 def close_windows(
-    first: Longs, join: Ints, boxes: Floats, split: Longs, tuple_of: Longs, born: Floats, finish: Floats,
-    window_s: Floats, passed_s: Floats, to_sink_s: Floats, base: Longs, complete: Floats,
+    first: Longs,
+    join: Ints,
+    boxes: Floats,
+    split: Longs,
+    tuple_of: Longs,
+    born: Floats,
+    finish: Floats,
+    window_s: Floats,
+    passed_s: Floats,
+    to_sink_s: Floats,
+    base: Longs,
+    complete: Floats,
 ) -> None:
     """Fill `complete`: when the last result of each window can be at the sink, for window w of sub-join j at
     `base[j] + w`. `passed_s[g]` is how long after a window's end group g has heard so from both of its sources."""
@@ -144,8 +152,16 @@ def close_windows(
 
 @kernel
 def match(
-    first: Longs, boxes: Floats, split: Longs, tuple_of: Longs, born: Floats, position: Floats, finish: Floats,
-    window_s: Floats, chance: Floats, seed: int,
+    first: Longs,
+    boxes: Floats,
+    split: Longs,
+    tuple_of: Longs,
+    born: Floats,
+    position: Floats,
+    finish: Floats,
+    window_s: Floats,
+    chance: Floats,
+    seed: int,
 ) -> tuple[Floats, Floats, Ints]:
     """Pairs that match, each with probability `chance[g]`: when both are served, the later event, the group."""
     none = (np.empty(0), np.empty(0), np.empty(0, np.int32))
@@ -157,8 +173,18 @@ def match(
 
 @kernel
 def _match(
-    first: Longs, boxes: Floats, split: Longs, tuple_of: Longs, born: Floats, position: Floats, finish: Floats,
-    window_s: Floats, chance: Floats, seed: int, fill: bool, found: tuple[Floats, Floats, Ints],
+    first: Longs,
+    boxes: Floats,
+    split: Longs,
+    tuple_of: Longs,
+    born: Floats,
+    position: Floats,
+    finish: Floats,
+    window_s: Floats,
+    chance: Floats,
+    seed: int,
+    fill: bool,
+    found: tuple[Floats, Floats, Ints],
 ) -> int:
     """One pass over all pairs, jumping from match to match (geometric gaps); the same seed finds the same pairs."""
     np.random.seed(seed)  # noqa: NPY002 - numba's own generator inside kernels

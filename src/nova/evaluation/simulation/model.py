@@ -79,9 +79,7 @@ def simulate(
     windows = np.array([query.window_ms / 1000.0 for query in problem.queries])
     window_s = windows[joins.query[groups.join]] if len(groups.join) else np.empty(0)
     inputs = np.column_stack([joins.left[groups.join], joins.right[groups.join]]).astype(np.int32)
-    tuple_of, group_of, split = kernels.deliver(
-        groups.first, inputs, window_s, groups.boxes, start, born, position
-    )
+    tuple_of, group_of, split = kernels.deliver(groups.first, inputs, window_s, groups.boxes, start, born, position)
 
     from_left = between(joins.left_node[groups.join], groups.node) / 1000.0
     from_right = between(joins.right_node[groups.join], groups.node) / 1000.0
@@ -114,8 +112,16 @@ def simulate(
         tuple_ms=tuple_ms,
         result_ms=1000.0 * (at_sink - latest),
         window_ms=_window_latencies(
-            groups, windows[joins.query], duration_s, split, tuple_of, born, finish, window_s,
-            np.maximum(from_left, from_right), to_sink,
+            groups,
+            windows[joins.query],
+            duration_s,
+            split,
+            tuple_of,
+            born,
+            finish,
+            window_s,
+            np.maximum(from_left, from_right),
+            to_sink,
         ),
         source=source,
         node=host,
@@ -129,8 +135,15 @@ def simulate(
 
 
 def _results(
-    plan: Plan, groups: Groups, split: Longs, tuple_of: Longs, born: Floats, position: Floats, finish: Floats,
-    window_s: Floats, rng: np.random.Generator,
+    plan: Plan,
+    groups: Groups,
+    split: Longs,
+    tuple_of: Longs,
+    born: Floats,
+    position: Floats,
+    finish: Floats,
+    window_s: Floats,
+    rng: np.random.Generator,
 ) -> tuple[Floats, Floats, Ints, float]:
     """The results: when both tuples are served, when the later one was born, the group; and the share drawn."""
     joins = plan.joins
@@ -142,22 +155,48 @@ def _results(
     expected = float((chance * lefts * rights * np.minimum(1.0, spread)).sum())
     kept = min(1.0, MAX_RESULTS / expected) if expected > 0 else 1.0
     ready, latest, of_group = kernels.match(
-        groups.first, groups.boxes, split, tuple_of, born, position, finish, window_s, chance * kept,
+        groups.first,
+        groups.boxes,
+        split,
+        tuple_of,
+        born,
+        position,
+        finish,
+        window_s,
+        chance * kept,
         int(rng.integers(2**31)),
     )
     return ready, latest, of_group, kept
 
 
 def _window_latencies(
-    groups: Groups, window_of_join: Floats, duration_s: float, split: Longs, tuple_of: Longs, born: Floats,
-    finish: Floats, window_s: Floats, passed_s: Floats, to_sink: Floats,
+    groups: Groups,
+    window_of_join: Floats,
+    duration_s: float,
+    split: Longs,
+    tuple_of: Longs,
+    born: Floats,
+    finish: Floats,
+    window_s: Floats,
+    passed_s: Floats,
+    to_sink: Floats,
 ) -> Floats:
     """Latency of each window of each sub-join that ends within the run, in ms."""
     counts = np.floor(duration_s / window_of_join + 1e-9).astype(np.int64)
     base = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     complete = np.full(base[-1], -np.inf)
     kernels.close_windows(
-        groups.first, groups.join, groups.boxes, split, tuple_of, born, finish, window_s, passed_s, to_sink, base,
+        groups.first,
+        groups.join,
+        groups.boxes,
+        split,
+        tuple_of,
+        born,
+        finish,
+        window_s,
+        passed_s,
+        to_sink,
+        base,
         complete,
     )
     number = np.arange(len(complete)) - np.repeat(base[:-1], counts)

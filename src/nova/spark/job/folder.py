@@ -1,11 +1,11 @@
 """RunFolder: everything a run keeps, so that it can be stopped, killed and continued.
 
-    run.json            what the run was started with
-    plans/00000, …      the plans, in the order they came in; put there under their final name in one step
-    jobs/<query>/       Spark's checkpoint, the schedule of plans, how far the windows have come
-    clock/              when the clock of a replay began, see `nova.spark.sources.clock`
-    events.jsonl        events that were handled, where events drive the run
-    results/            results, where they go to files
+run.json            what the run was started with
+plans/00000, …      the plans, in the order they came in; put there under their final name in one step
+jobs/<query>/       Spark's checkpoint, the schedule of plans, how far the windows have come
+clock/              when the clock of a replay began, see `nova.spark.sources.clock`
+events.jsonl        events that were handled, where events drive the run
+results/            results, where they go to files
 """
 
 from __future__ import annotations
@@ -73,8 +73,14 @@ class RunFolder:
         """The same for a site, which keeps no plans."""
         memory = self._read()
         if memory and memory["scenario"] != digest:
-            raise InvalidInput([Fault(str(self.path), "another scenario ran in this folder: give a new one with -o, or "
-                                      "start afresh with --fresh")])
+            raise InvalidInput(
+                [
+                    Fault(
+                        str(self.path),
+                        "another scenario ran in this folder: give a new one with -o, or start afresh with --fresh",
+                    )
+                ]
+            )
         if not memory:
             self._write({"scenario": digest, "flows": {}})
 
@@ -82,15 +88,25 @@ class RunFolder:
         """Note how a query's tuples travel; refuse to continue a run whose state would no longer fit."""
         memory = self._read()
         told: dict[str, Any] = {
-            "window_us": flow.window_us, "on": list(flow.on), "cells": flow.cells, "lateness_ms": lateness_ms,
+            "window_us": flow.window_us,
+            "on": list(flow.on),
+            "cells": flow.cells,
+            "lateness_ms": lateness_ms,
             "left": [f"{column.name} {column.type}" for column in flow.left],
             "right": [f"{column.name} {column.type}" for column in flow.right],
         }
         before = memory["flows"].get(query)
         if before is not None and before != told:
             changed = [name for name, value in told.items() if before.get(name) != value]
-            raise InvalidInput([Fault(str(self.path), f"query {query!r} ran here with other {', '.join(changed)}: give "
-                                      "a new folder with -o, or start afresh with --fresh")])
+            raise InvalidInput(
+                [
+                    Fault(
+                        str(self.path),
+                        f"query {query!r} ran here with other {', '.join(changed)}: give "
+                        "a new folder with -o, or start afresh with --fresh",
+                    )
+                ]
+            )
         memory["flows"][query] = told
         self._write(memory)
 

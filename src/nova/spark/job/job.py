@@ -100,8 +100,12 @@ class Job:
     def start(self, left: DataFrame, right: DataFrame, *, once: bool = False, every_ms: int = 0) -> StreamingQuery:
         """Start to read, join and write. `once`: stop at the end of what is there now."""
         self._repeated = self.gate.unfinished()
-        pairs = join_packets(*(with_watermark(packets, self.lateness_ms, self.flow)
-                               for packets in (self.route(left, "left"), self.route(right, "right"))))
+        pairs = join_packets(
+            *(
+                with_watermark(packets, self.lateness_ms, self.flow)
+                for packets in (self.route(left, "left"), self.route(right, "right"))
+            )
+        )
         names = Names(self.problem.sources.ids, self.problem.nodes.ids)
         matcher = Matcher(self.flow, str(self.schedule.folder), names, self.till, self.watched)
         writer = (
@@ -120,8 +124,17 @@ class Job:
         stream = query.left if side == "left" else query.right
         rows = self.problem.sources_of(stream)
         ids = self.problem.sources.ids.take(pa.array(rows))
-        router = Router(self.flow, side, str(self.schedule.folder), ids, rows, self.till, self.problem.streams[stream],
-                        len(self.problem.sources), watched=self.watched)
+        router = Router(
+            self.flow,
+            side,
+            str(self.schedule.folder),
+            ids,
+            rows,
+            self.till,
+            self.problem.streams[stream],
+            len(self.problem.sources),
+            watched=self.watched,
+        )
         return frame.mapInArrow(router, PACKET)
 
     def step(self, frame: DataFrame, batch: int) -> None:
@@ -186,6 +199,7 @@ def join_packets(left: DataFrame, right: DataFrame) -> DataFrame:
     def side(frame: DataFrame, name: str) -> DataFrame:
         return frame.select(*(sql.col(c).alias(f"{name}_{c}") for c in ("cell", "bucket_end", "packet")))
 
-    joined = side(left, "left").join(side(right, "right"), sql.expr(
-        "left_cell = right_cell AND left_bucket_end = right_bucket_end"))
+    joined = side(left, "left").join(
+        side(right, "right"), sql.expr("left_cell = right_cell AND left_bucket_end = right_bucket_end")
+    )
     return joined.select("left_packet", "right_packet")

@@ -61,8 +61,10 @@ class Latencies:
         values = np.array(sorted(self.counts))
         weights = np.array([self.counts[v] for v in values.tolist()], dtype=np.float64)
         upto = np.cumsum(weights) / weights.sum()
-        at = {f"p{round(q * 100)}": float(values[min(int(np.searchsorted(upto, q)), len(values) - 1)])
-              for q in (0.5, 0.9, 0.99)}
+        at = {
+            f"p{round(q * 100)}": float(values[min(int(np.searchsorted(upto, q)), len(values) - 1)])
+            for q in (0.5, 0.9, 0.99)
+        }
         return {"mean": float(values @ weights / weights.sum()), **at, "max": float(values[-1])}
 
 
@@ -134,8 +136,9 @@ class Meter:
                 self.first_time = min(tally.first_time, self.first_time or 0) if known else tally.first_time
                 self.last_time = max(tally.last_time, self.last_time or 0) if known else tally.last_time
             self._open[number] = tally.buckets
-            self._recent.append(_Batch(done_s, sum(tally.tuples.values()), results, tally.copies, latencies,
-                                       self.last_time))
+            self._recent.append(
+                _Batch(done_s, sum(tally.tuples.values()), results, tally.copies, latencies, self.last_time)
+            )
             while len(self._recent) > 2 and self._recent[1].done_s < done_s - RECENT_S:
                 self._recent.popleft()  # the oldest that stays says when the others began
 
@@ -176,7 +179,8 @@ class Meter:
             for batch in counted:
                 copies.update(batch.copies)
             return Lately(
-                sum(b.tuples for b in counted) / span, sum(b.results for b in counted) / span,
+                sum(b.tuples for b in counted) / span,
+                sum(b.results for b in counted) / span,
                 Latencies.merged(b.latencies for b in counted).percentiles(),
                 {node: count / event_s for node, count in copies.items()} if event_s > 0 else {},
             )
@@ -207,6 +211,7 @@ class Meter:
                 "watermark": self.watermark,
                 "batches": self.batches,
                 "batch_ms": {"p50": float(np.median(self.batch_ms)), "p99": float(np.percentile(self.batch_ms, 99))}
-                if self.batch_ms else None,
+                if self.batch_ms
+                else None,
                 "state": self.state,
             }

@@ -110,8 +110,11 @@ class Run:
         self.rivals: dict[str, Emulation] = {}
         """Other plans that get the same tuples, in emulation only."""
         longest_s = max(query.window_ms for query in scenario.problem.queries) / 1000
-        self.emulation = None if not settings.emulate else Emulation(
-            scenario.problem, self._plan, settings.lateness_ms / 1000 + longest_s)
+        self.emulation = (
+            None
+            if not settings.emulate
+            else Emulation(scenario.problem, self._plan, settings.lateness_ms / 1000 + longest_s)
+        )
 
     @property
     def problem(self) -> Problem:
@@ -127,8 +130,14 @@ class Run:
             self.watch.catch_up()
             self.watch.poll()
         elif self.folder.watched.exists():
-            raise InvalidInput([Fault(str(self.folder.path), "events drove this run: go on with --watch EVENTS, or "
-                                      "start afresh with --fresh")])
+            raise InvalidInput(
+                [
+                    Fault(
+                        str(self.folder.path),
+                        "events drove this run: go on with --watch EVENTS, or start afresh with --fresh",
+                    )
+                ]
+            )
         inputs = open_inputs(self.spark, feeds_of(self.scenario), self.folder, self.settings.speed)
         self.began = time.time()
         self.spark.streams.addListener(self._listener)
@@ -151,8 +160,18 @@ class Run:
 
         s = self.settings
         sink = open_sink(s.format, s.target, s.options, flow, self.folder.path)
-        job = Job(self.spark, self.problem, number, flow, sink, self.folder.job(query.id), s.lateness_ms,
-                  lambda known: self._new_plans(known, number), after, watched=s.emulate)
+        job = Job(
+            self.spark,
+            self.problem,
+            number,
+            flow,
+            sink,
+            self.folder.job(query.id),
+            s.lateness_ms,
+            lambda known: self._new_plans(known, number),
+            after,
+            watched=s.emulate,
+        )
         self.folder.remember(query.id, flow, s.lateness_ms)
         job.begin(self.folder.FIRST, self.plan)
         once = s.until_end and left.at_hand and right.at_hand
@@ -244,13 +263,19 @@ class Run:
             "unknown_tuples": sum(q["unknown_tuples"] for q in queries),
             "queries": queries,
             "hosts": self.hosts(),
-            "epochs": {one.meter.query: [entry.__dict__ for entry in one.job.schedule.entries()]
-                       for one in self.running},
+            "epochs": {
+                one.meter.query: [entry.__dict__ for entry in one.job.schedule.entries()] for one in self.running
+            },
             "rejected_plans": [f"{name}: {why}" for name, why in self.rejected.items()],
-            "events": None if self.watch is None else {
-                "handled": self.watch.handled, "refused": self.watch.refused,
-                "waiting": [f"{w.query}: {w.left} ⋈ {w.right}: {w.reason}"
-                            for w in self.watch.controller.waiting_list()]},
+            "events": None
+            if self.watch is None
+            else {
+                "handled": self.watch.handled,
+                "refused": self.watch.refused,
+                "waiting": [
+                    f"{w.query}: {w.left} ⋈ {w.right}: {w.reason}" for w in self.watch.controller.waiting_list()
+                ],
+            },
             "emulation": None if self.emulation is None else self.emulation.compared(self.plan),
         }
 
@@ -258,8 +283,11 @@ class Run:
         """Name of the newest plan that all queries have taken up, and all newcomers that any of them knows."""
         schedules = [one.job.schedule for one in self.running]
         name = min((schedule.entries()[-1].plan for schedule in schedules), default=RunFolder.FIRST)
-        return name, max((schedule.newcomers() for schedule in schedules), default=NOBODY,
-                         key=lambda new: (len(new.nodes), len(new.sources)))
+        return name, max(
+            (schedule.newcomers() for schedule in schedules),
+            default=NOBODY,
+            key=lambda new: (len(new.nodes), len(new.sources)),
+        )
 
     def hosts(self) -> list[dict[str, Any]]:
         """Per host: what it was charged, what the newest plan says, and its capacity, in tuples per second of event

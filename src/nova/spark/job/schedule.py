@@ -45,8 +45,7 @@ class Schedule:
             return []
         return [Entry(**entry) for entry in json.loads(self.file.read_text())]
 
-    def append(self, plan: str, routes: Routes, first_window: int, batch: int,
-               newcomers: Newcomers = NOBODY) -> None:
+    def append(self, plan: str, routes: Routes, first_window: int, batch: int, newcomers: Newcomers = NOBODY) -> None:
         """From `first_window` on, `plan` holds; `newcomers` are all so far."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if newcomers:
@@ -68,8 +67,10 @@ class Schedule:
     def names(self, known: Names) -> Names:
         """Ids by row, with those that came later."""
         new = self.newcomers()
-        return Names(pa.concat_arrays([known.sources, pa.array([s.id for s in new.sources], known.sources.type)]),
-                     pa.concat_arrays([known.nodes, pa.array(list(new.nodes), known.nodes.type)]))
+        return Names(
+            pa.concat_arrays([known.sources, pa.array([s.id for s in new.sources], known.sources.type)]),
+            pa.concat_arrays([known.nodes, pa.array(list(new.nodes), known.nodes.type)]),
+        )
 
     def timeline(self) -> Timeline:
         """The epochs with their routes. Cached until the file changes."""
@@ -78,8 +79,9 @@ class Schedule:
         known = _loaded.get(str(self.folder))
         if known is not None and known[0] == stamp:
             return known[1]
-        epochs = tuple(Epoch(entry.first_window, Routes.load(self.folder / f"routes-{entry.plan}.npz"))
-                       for entry in self.entries())
+        epochs = tuple(
+            Epoch(entry.first_window, Routes.load(self.folder / f"routes-{entry.plan}.npz")) for entry in self.entries()
+        )
         timeline = Timeline(epochs)
         _loaded[str(self.folder)] = (stamp, timeline)
         return timeline

@@ -20,8 +20,15 @@ from nova.spark.job.tally import Arrived, Sample, Tally, Till
 
 PACKET = "node int, cell bigint, bucket_end timestamp, tuples int, packet binary"
 """Columns of packets in Spark."""
-PACKET_SCHEMA = pa.schema([("node", pa.int32()), ("cell", pa.int64()), ("bucket_end", MOMENT), ("tuples", pa.int32()),
-                           ("packet", pa.binary())])
+PACKET_SCHEMA = pa.schema(
+    [
+        ("node", pa.int32()),
+        ("cell", pa.int64()),
+        ("bucket_end", MOMENT),
+        ("tuples", pa.int32()),
+        ("packet", pa.binary()),
+    ]
+)
 SAMPLED = 1000
 """Results of one record batch that the emulation follows at most."""
 ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -83,13 +90,19 @@ class Router:
             part.buckets = Counter(dict(zip(*_sums(ends, packets.tuples), strict=True)))
             if self.watched:
                 time = numbered.column("time").cast(pa.int64()).to_numpy(zero_copy_only=False)
-                part.arrived.append(Arrived(self.side, source, time, tuple_share(hashes[source], time,
-                                                                                 numbered.column("value"))))
+                part.arrived.append(
+                    Arrived(self.side, source, time, tuple_share(hashes[source], time, numbered.column("value")))
+                )
             tally.add(part)
             if len(packets):
                 yield pa.record_batch(
-                    [pa.array(packets.node), pa.array(packets.cell), pa.array(ends, MOMENT), pa.array(packets.tuples),
-                     pa.array(packets.body, pa.binary())],
+                    [
+                        pa.array(packets.node),
+                        pa.array(packets.cell),
+                        pa.array(ends, MOMENT),
+                        pa.array(packets.tuples),
+                        pa.array(packets.body, pa.binary()),
+                    ],
                     schema=PACKET_SCHEMA,
                 )
         self.till.put(tally)
@@ -112,8 +125,9 @@ class Matcher:
         tally = Tally()
         for batch in batches:
             for part in _portions(batch):
-                for joined in results(self.flow, timeline, names, part.column("left_packet"),
-                                      part.column("right_packet")):
+                for joined in results(
+                    self.flow, timeline, names, part.column("left_packet"), part.column("right_packet")
+                ):
                     note(joined, names, tally)
                     if self.watched:
                         tally.sampled.append(sample(joined, names))
@@ -123,8 +137,10 @@ class Matcher:
 
 def _portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch cut so that each piece holds at most about `MOST_BYTES` of packets."""
-    size = sum(pc.binary_length(batch.column(name)).to_numpy(zero_copy_only=False).astype(np.int64)
-               for name in ("left_packet", "right_packet"))
+    size = sum(
+        pc.binary_length(batch.column(name)).to_numpy(zero_copy_only=False).astype(np.int64)
+        for name in ("left_packet", "right_packet")
+    )
     start, total = 0, 0
     for i, bytes_here in enumerate(np.asarray(size).tolist()):
         if total and total + bytes_here > MOST_BYTES:
@@ -149,8 +165,14 @@ def sample(joined: pa.RecordBatch, names: Names) -> Sample:
     some = joined.take(pa.array(np.arange(step // 2, joined.num_rows, step)))
     left, right = (some.column(f"{side}_time").cast(pa.int64()).to_numpy() for side in ("left", "right"))
     hosts = pc.index_in(some.column("node"), value_set=names.nodes).to_numpy(zero_copy_only=False)
-    return Sample(some.column("left_source").to_pylist(), some.column("right_source").to_pylist(), left, right,
-                  hosts.astype(np.int32), joined.num_rows / some.num_rows)
+    return Sample(
+        some.column("left_source").to_pylist(),
+        some.column("right_source").to_pylist(),
+        left,
+        right,
+        hosts.astype(np.int32),
+        joined.num_rows / some.num_rows,
+    )
 
 
 def _count(values: np.ndarray) -> Counter[int]:

@@ -144,12 +144,18 @@ def apply(problem: Problem, plan: Plan, changes: Sequence[Told], file: str) -> P
     if faults:
         raise InvalidInput(faults)
     made = [(rows[join], nodes[node], shares) for join, boxes in known.items() for node, shares in sorted(boxes)]
-    new = Replicas(np.array([m[0] for m in made], np.int32), np.array([m[1] for m in made], np.int32),
-                   *np.array([m[2] for m in made], np.float64).reshape(-1, len(SHARES)).T)
+    new = Replicas(
+        np.array([m[0] for m in made], np.int32),
+        np.array([m[1] for m in made], np.int32),
+        *np.array([m[2] for m in made], np.float64).reshape(-1, len(SHARES)).T,
+    )
     broken = set(broken_joins(new, len(plan.joins)).tolist())
     last = {change.join: change.line for change in changes}
-    faults = [Fault(file, "the replicas that are left have a hole or overlap", last[join], value=_words(join))
-              for join, row in rows.items() if row in broken and known.get(join)]
+    faults = [
+        Fault(file, "the replicas that are left have a hole or overlap", last[join], value=_words(join))
+        for join, row in rows.items()
+        if row in broken and known.get(join)
+    ]
     if faults:
         raise InvalidInput(faults)
     return replace(plan, replicas=Replicas.concat([plan.replicas.take(~touched), new]))
@@ -164,8 +170,10 @@ def _join_rows(problem: Problem, plan: Plan, wanted: set[Join]) -> dict[Join, in
     joins, ids = plan.joins, problem.sources.ids
     query = pa.array([q.id for q in problem.queries]).take(pa.array(joins.query))
     left, right = ids.take(pa.array(joins.left)), ids.take(pa.array(joins.right))
-    named = pc.and_(pc.is_in(left, value_set=pa.array(sorted({join[1] for join in wanted}), pa.string())),
-                    pc.is_in(right, value_set=pa.array(sorted({join[2] for join in wanted}), pa.string())))
+    named = pc.and_(
+        pc.is_in(left, value_set=pa.array(sorted({join[1] for join in wanted}), pa.string())),
+        pc.is_in(right, value_set=pa.array(sorted({join[2] for join in wanted}), pa.string())),
+    )
     rows = np.flatnonzero(named.to_numpy(zero_copy_only=False))
     at = pa.array(rows)
     found = zip(query.take(at).to_pylist(), left.take(at).to_pylist(), right.take(at).to_pylist(), strict=True)

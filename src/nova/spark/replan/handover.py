@@ -41,8 +41,14 @@ def hand_in(given: Path, folder: Path, problem: Problem) -> list[str]:
     return [put(plan, problem, run, from_ms) for plan, from_ms in made]
 
 
-def put(plan: Plan, problem: Problem, run: RunFolder, from_ms: float | None = None, event: int | None = None,
-        newcomers: Newcomers = NOBODY) -> str:
+def put(
+    plan: Plan,
+    problem: Problem,
+    run: RunFolder,
+    from_ms: float | None = None,
+    event: int | None = None,
+    newcomers: Newcomers = NOBODY,
+) -> str:
     """Put a plan into the run's folder under the next name, in one step. Windows that begin before `from_ms` (ms since
     1970) are not touched; `event` is the line of the event that it is due to; `newcomers` are all so far."""
     draft = run.plans / f".{uuid.uuid4().hex}"

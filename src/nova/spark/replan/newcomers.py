@@ -48,16 +48,24 @@ class Newcomers:
             return problem
         nodes, n = problem.nodes, len(self.nodes)
         ids = pa.concat_arrays([nodes.ids, pa.array(list(self.nodes), nodes.ids.type)])
-        grown = Nodes(ids, np.append(nodes.capacity, list(self.nodes.values())),
-                      np.append(nodes.bandwidth, np.full(n, np.inf)), np.append(nodes.hosts, np.ones(n, bool)))
+        grown = Nodes(
+            ids,
+            np.append(nodes.capacity, list(self.nodes.values())),
+            np.append(nodes.bandwidth, np.full(n, np.inf)),
+            np.append(nodes.hosts, np.ones(n, bool)),
+        )
         sources = problem.sources
         at = {name: row for row, name in enumerate(ids.to_pylist())}
-        return replace(problem, nodes=grown, sources=Sources(
-            pa.concat_arrays([sources.ids, pa.array([s.id for s in self.sources], sources.ids.type)]),
-            np.append(sources.stream, [problem.streams.index(s.stream) for s in self.sources]).astype(np.int32),
-            np.append(sources.node, [at[s.node] for s in self.sources]).astype(np.int32),
-            np.append(sources.rate, [s.rate for s in self.sources]),
-        ))
+        return replace(
+            problem,
+            nodes=grown,
+            sources=Sources(
+                pa.concat_arrays([sources.ids, pa.array([s.id for s in self.sources], sources.ids.type)]),
+                np.append(sources.stream, [problem.streams.index(s.stream) for s in self.sources]).astype(np.int32),
+                np.append(sources.node, [at[s.node] for s in self.sources]).astype(np.int32),
+                np.append(sources.rate, [s.rate for s in self.sources]),
+            ),
+        )
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""

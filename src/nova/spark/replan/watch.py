@@ -34,8 +34,11 @@ class Watch:
         rehearse(problem, first)
         self.controller = Controller.from_plan(problem, first)
         self._nodes = frozenset(problem.nodes.ids.to_pylist())
-        self._sources = frozenset(zip(np.array(problem.streams)[problem.sources.stream].tolist(),
-                                      problem.sources.ids.to_pylist(), strict=True))
+        self._sources = frozenset(
+            zip(
+                np.array(problem.streams)[problem.sources.stream].tolist(), problem.sources.ids.to_pylist(), strict=True
+            )
+        )
         self.newcomers = NOBODY
         self.handled = 0
         """Lines of the file that were handled."""
@@ -56,8 +59,15 @@ class Watch:
                 file.truncate(len(whole))
         before = b"" if not self.events.exists() else self.events.read_bytes()[: len(whole)]
         if before != whole:
-            raise InvalidInput([Fault(str(self.events), f"does not begin with the {whole.count(10)} lines that this "
-                                      "run has handled: go on with that file, or start afresh with --fresh")])
+            raise InvalidInput(
+                [
+                    Fault(
+                        str(self.events),
+                        f"does not begin with the {whole.count(10)} lines that this "
+                        "run has handled: go on with that file, or start afresh with --fresh",
+                    )
+                ]
+            )
         plans_of = {switch_of(self.run.plan(name)).event for name in self.run.plan_names()}
         for line in _lines(whole):
             self._handle(line, known=plans_of)
@@ -96,14 +106,19 @@ class Watch:
         if changes and number not in known:
             put(self.controller.plan(), self.controller.problem(), self.run, _when(events), number, self.newcomers)
 
-
     def _welcome(self, events: tuple[Event, ...]) -> None:
         """Number the nodes and sources that the scenario does not have; who comes back has a number already."""
-        nodes = {event.node: event.capacity for event in events
-                 if isinstance(event, NodeAdded) and event.node not in self._nodes}
+        nodes = {
+            event.node: event.capacity
+            for event in events
+            if isinstance(event, NodeAdded) and event.node not in self._nodes
+        }
         known = self._sources | {(source.stream, source.id) for source in self.newcomers.sources}
-        sources = tuple(NewSource(event.stream, event.source, event.node, event.rate) for event in events
-                        if isinstance(event, SourceAdded) and (event.stream, event.source) not in known)
+        sources = tuple(
+            NewSource(event.stream, event.source, event.node, event.rate)
+            for event in events
+            if isinstance(event, SourceAdded) and (event.stream, event.source) not in known
+        )
         if nodes or sources:
             self.newcomers = Newcomers(dict(self.newcomers.nodes) | nodes, self.newcomers.sources + sources)
 
@@ -128,8 +143,18 @@ def _events(line: bytes, file: str, number: int) -> tuple[Event, ...]:
     events = tuple(from_json(one, file, number) for one in (document if isinstance(document, list) else [document]))
     new = [event for event in events if isinstance(event, QueryAdded)]
     if new:
-        raise InvalidInput([Fault(file, "a run answers the queries of its scenario: start another run for this one",
-                                  number, "query", event.query) for event in new])
+        raise InvalidInput(
+            [
+                Fault(
+                    file,
+                    "a run answers the queries of its scenario: start another run for this one",
+                    number,
+                    "query",
+                    event.query,
+                )
+                for event in new
+            ]
+        )
     return events
 
 

@@ -27,8 +27,9 @@ cd "$(dirname "$0")" && exec nova run . --site {quoted} -o run "$@"
 """
 
 
-def shares(spark: SparkSession, scenario: Scenario, plan: Plan, settled: Settled,
-           only: int | None = None) -> Iterator[Share]:
+def shares(
+    spark: SparkSession, scenario: Scenario, plan: Plan, settled: Settled, only: int | None = None
+) -> Iterator[Share]:
     """What each site (or the node in row `only`) needs. Spark looks into the inputs, to learn what tuples carry."""
     problem = scenario.problem
     feeds = feeds_of(scenario)

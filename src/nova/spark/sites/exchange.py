@@ -154,8 +154,7 @@ class Inbox:
         write_safely(self.folder / f"{name}.parquet", content)
         self.names = {*self.names, name} if batch == self.batch else {name}
         self.batch, self.total = batch, self.total + 1
-        write_safely(self._memory, json.dumps({"total": self.total, "batch": self.batch,
-                                                   "names": sorted(self.names)}))
+        write_safely(self._memory, json.dumps({"total": self.total, "batch": self.batch, "names": sorted(self.names)}))
 
 
 class BrokerExchange:
@@ -248,8 +247,9 @@ class BrokerExchange:
 
     def send(self, parts: Sequence[Part]) -> None:
         self._await_listeners({channel for channel, _, _ in parts})
-        self._publish([(self._topic("data", channel.path, name), file.read_bytes(), False)
-                       for channel, name, file in parts])
+        self._publish(
+            [(self._topic("data", channel.path, name), file.read_bytes(), False) for channel, name, file in parts]
+        )
 
     def _publish(self, messages: Sequence[tuple[str, bytes, bool]]) -> None:
         """Returns when the broker has acknowledged all. Where the connection breaks on the way, everything is sent
@@ -265,8 +265,10 @@ class BrokerExchange:
                     return
             except RuntimeError:  # not connected just now: the client connects again by itself
                 time.sleep(RETRY_S)
-        raise NovaError(f"the MQTT broker at {self.broker.host}:{self.broker.port} did not acknowledge "
-                        f"{len(messages)} messages within {DELIVER_S:.0f} s")
+        raise NovaError(
+            f"the MQTT broker at {self.broker.host}:{self.broker.port} did not acknowledge "
+            f"{len(messages)} messages within {DELIVER_S:.0f} s"
+        )
 
     def _await_listeners(self, channels: set[Channel]) -> None:
         """A broker keeps messages only for who has subscribed once: wait for the others' first start."""

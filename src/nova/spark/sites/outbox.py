@@ -56,9 +56,13 @@ class WriteParts:
             for _, writer in writers.values():
                 writer.close()
         if writers:
-            yield pa.record_batch({"kind": pa.array([self.kind] * len(writers)),
-                                   "target": pa.array(list(writers), pa.int32()),
-                                   "file": pa.array([str(file) for file, _ in writers.values()])})
+            yield pa.record_batch(
+                {
+                    "kind": pa.array([self.kind] * len(writers)),
+                    "target": pa.array(list(writers), pa.int32()),
+                    "file": pa.array([str(file) for file, _ in writers.values()]),
+                }
+            )
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         if self.target is not None:
@@ -115,8 +119,9 @@ class Outbox:
         told = self._read()
         if batch > told["batch"]:
             counts = Counter({(kind, target): n for kind, target, n in told["parts"]})
-            counts.update((channel.kind, channel.target) for channel, _, _ in
-                          self._contents(self.folder / f"{batch:08d}"))
+            counts.update(
+                (channel.kind, channel.target) for channel, _, _ in self._contents(self.folder / f"{batch:08d}")
+            )
             parts = [[*key, n] for key, n in counts.items()]
             write_safely(self._counts, json.dumps({"batch": batch, "parts": parts}))
         for old in self.folder.glob("[0-9]*"):

@@ -115,8 +115,13 @@ class Share:
         feeds = {}
         for stream, given in self.inputs.items():
             sources = mine.filter(pc.equal(mine["stream"], stream))
-            feeds[stream] = Feed(given, tuple(sources["id"].to_pylist()), tuple(sources["rate"].to_pylist()),
-                                 Path(self.place).parent, f"{self.place}: streams.{stream}")
+            feeds[stream] = Feed(
+                given,
+                tuple(sources["id"].to_pylist()),
+                tuple(sources["rate"].to_pylist()),
+                Path(self.place).parent,
+                f"{self.place}: streams.{stream}",
+            )
         return feeds
 
     def names(self) -> Names:
@@ -137,8 +142,14 @@ class Share:
         replicas = Replicas(np.zeros(len(table), np.int32), node, **boxes)
         sources = int(pc.max(self.sources["row"]).as_py() or 0) + 1
         sink = pc.index(self.nodes["id"], query.sink).as_py()
-        return routes_between(replicas, rows["left"], rows["right"], table["meeting"].to_numpy().astype(np.intp),
-                              sources, self.nodes["row"][sink].as_py())
+        return routes_between(
+            replicas,
+            rows["left"],
+            rows["right"],
+            table["meeting"].to_numpy().astype(np.intp),
+            sources,
+            self.nodes["row"][sink].as_py(),
+        )
 
     def write(self, folder: Path) -> Path:
         """Write the share into a folder of its own."""
@@ -146,8 +157,12 @@ class Share:
         for name in ("sources", "nodes", "replicas"):
             pq.write_table(getattr(self, name), folder / f"{name}.parquet")
         document = {
-            "nova": FORMAT, "site": self.site, "scenario_digest": self.digest, "exchange": self.settled.exchange,
-            "lateness_ms": self.settled.lateness_ms, "spark": dict(self.settled.spark),
+            "nova": FORMAT,
+            "site": self.site,
+            "scenario_digest": self.digest,
+            "exchange": self.settled.exchange,
+            "lateness_ms": self.settled.lateness_ms,
+            "spark": dict(self.settled.spark),
             "streams": {name: given.model_dump(exclude_defaults=True) for name, given in self.inputs.items()},
             "queries": [_query_to_json(query) for query in self.queries],
         }
@@ -161,14 +176,18 @@ def read(folder: Path) -> Share:
     try:
         told = json.loads(file.read_text())
         if told.get("nova") != FORMAT:
-            raise InvalidInput([Fault(str(file), f"site format {FORMAT} expected", field="nova",
-                                      value=told.get("nova"))])
+            raise InvalidInput(
+                [Fault(str(file), f"site format {FORMAT} expected", field="nova", value=told.get("nova"))]
+            )
         tables = {name: pq.read_table(folder / f"{name}.parquet") for name in ("sources", "nodes", "replicas")}
         return Share(
-            told["site"], told["scenario_digest"], Settled(told["exchange"], told["lateness_ms"], told["spark"]),
+            told["site"],
+            told["scenario_digest"],
+            Settled(told["exchange"], told["lateness_ms"], told["spark"]),
             tuple(_query_from_json(query) for query in told["queries"]),
             {name: StreamInput.model_validate(given) for name, given in told["streams"].items()},
-            place=str(file), **tables,
+            place=str(file),
+            **tables,
         )
     except FileNotFoundError as error:
         raise InvalidInput([Fault(str(error.filename or folder), "no such file of a site")]) from None
@@ -176,8 +195,15 @@ def read(folder: Path) -> Share:
         raise InvalidInput([Fault(str(folder), f"not a site that nova deploy wrote: {error}")]) from None
 
 
-def cut(problem: Problem, plan: Plan, flows: Sequence[Flow], feeds: Mapping[str, Feed], settled: Settled,
-        clocked: Sequence[bool], only: int | None = None) -> Iterator[Share]:
+def cut(
+    problem: Problem,
+    plan: Plan,
+    flows: Sequence[Flow],
+    feeds: Mapping[str, Feed],
+    settled: Settled,
+    clocked: Sequence[bool],
+    only: int | None = None,
+) -> Iterator[Share]:
     """The shares of all nodes that have something to do, or of one node (row `only`)."""
     joins = plan.joins
     whole = plan.table(problem)
@@ -202,16 +228,20 @@ def cut(problem: Problem, plan: Plan, flows: Sequence[Flow], feeds: Mapping[str,
         hosts = plan.replicas.node[kept[np.isin(of[kept], [q for q in mine if sinks[q] == node])]]
         streams = {problem.streams[int(s)] for s in np.unique(problem.sources.stream[known[own]])}
         yield Share(
-            problem.nodes.ids[int(node)].as_py(), problem.digest, settled,
+            problem.nodes.ids[int(node)].as_py(),
+            problem.digest,
+            settled,
             tuple(_query(problem, plan, q, flows[q], clocked[q], int(node), kept) for q in mine),
             {name: _located(feeds[name]) for name in problem.streams if name in streams},
-            pa.table({
-                "row": pa.array(known, pa.int32()),
-                "stream": pa.array(problem.streams).take(pa.array(problem.sources.stream[known])),
-                "id": problem.sources.ids.take(pa.array(known)),
-                "node": problem.nodes.ids.take(pa.array(born[known])),
-                "rate": problem.sources.rate[known],
-            }),
+            pa.table(
+                {
+                    "row": pa.array(known, pa.int32()),
+                    "stream": pa.array(problem.streams).take(pa.array(problem.sources.stream[known])),
+                    "id": problem.sources.ids.take(pa.array(known)),
+                    "node": problem.nodes.ids.take(pa.array(born[known])),
+                    "rate": problem.sources.rate[known],
+                }
+            ),
             _nodes(problem, np.concatenate([plan.replicas.node[rows], born[known], sinks[mine], [node], hosts])),
             whole.take(pa.array(rows)),
         )
@@ -230,8 +260,9 @@ def folder_name(site: str) -> str:
     return quote(site, safe="").replace(".", "%2E")
 
 
-def _query(problem: Problem, plan: Plan, number: int, flow: Flow, clocked: bool, node: int,
-           kept: npt.NDArray[np.intp]) -> QueryShare:
+def _query(
+    problem: Problem, plan: Plan, number: int, flow: Flow, clocked: bool, node: int, kept: npt.NDArray[np.intp]
+) -> QueryShare:
     query, ids = problem.queries[number], problem.nodes.ids
     hosts: tuple[str, ...] = ()
     if query.sink == node:
@@ -276,8 +307,14 @@ def _query_to_json(query: QueryShare) -> dict[str, Any]:
 
     flow = query.flow
     return {
-        "id": flow.query, "left": query.streams[0], "right": query.streams[1], "window_us": flow.window_us,
-        "on": list(flow.on), "cells": flow.cells, "sink": query.sink, "hosts": list(query.hosts),
+        "id": flow.query,
+        "left": query.streams[0],
+        "right": query.streams[1],
+        "window_us": flow.window_us,
+        "on": list(flow.on),
+        "cells": flow.cells,
+        "sink": query.sink,
+        "hosts": list(query.hosts),
         "clocked": query.clocked,
         **{f"{side}_columns": from_arrow_schema(flow.carried(side)).jsonValue()["fields"] for side in SIDES},
     }
@@ -287,7 +324,8 @@ def _query_from_json(told: Mapping[str, Any]) -> QueryShare:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    left, right = (to_arrow_schema(StructType.fromJson({"fields": told[f"{side}_columns"]}), timezone="UTC")
-                   for side in SIDES)
+    left, right = (
+        to_arrow_schema(StructType.fromJson({"fields": told[f"{side}_columns"]}), timezone="UTC") for side in SIDES
+    )
     flow = Flow(told["id"], told["window_us"], tuple(told["on"]), left, right, told["cells"])
     return QueryShare(flow, (told["left"], told["right"]), told["sink"], tuple(told["hosts"]), told["clocked"])

@@ -83,8 +83,11 @@ class Stage:
             with gate.batch(batch):
                 self.work(frame, batch)
 
-        writer = self.frame.writeStream.queryName(self.name).foreachBatch(step).option(
-            "checkpointLocation", str(gate.checkpoint))
+        writer = (
+            self.frame.writeStream.queryName(self.name)
+            .foreachBatch(step)
+            .option("checkpointLocation", str(gate.checkpoint))
+        )
         trigger = {"availableNow": True} if last_leg else {"processingTime": f"{self.every_ms} milliseconds"}
         self.query = writer.trigger(**trigger).start()
 
@@ -145,8 +148,9 @@ class Site:
         if query.sink == share.site:
             self._collector(query)
 
-    def _sender(self, query: QueryShare, own: dict[SideName, pa.Table], inputs: dict[str, Input],
-                schedule: Schedule) -> None:
+    def _sender(
+        self, query: QueryShare, own: dict[SideName, pa.Table], inputs: dict[str, Input], schedule: Schedule
+    ) -> None:
         """Tuples of the site's own sources go to the hosts that need them."""
         till = Till(self.spark.sparkContext)
         outbox = self._outbox(query, "send")
@@ -175,9 +179,19 @@ class Site:
         for side in SIDES:
             coming = [Channel(flow.query, side, sender, share.site) for sender in share.senders(query, side)]
             channels += coming
-            sides.append(reduce(lambda a, b: a.union(b), [
-                with_watermark(read_parts(self.spark, self.exchange.listen(channel), PACKET),
-                        share.settled.lateness_ms, flow) for channel in coming]))
+            sides.append(
+                reduce(
+                    lambda a, b: a.union(b),
+                    [
+                        with_watermark(
+                            read_parts(self.spark, self.exchange.listen(channel), PACKET),
+                            share.settled.lateness_ms,
+                            flow,
+                        )
+                        for channel in coming
+                    ],
+                )
+            )
         matcher = Matcher(flow, str(schedule.folder), share.names(), till)
         to = share.nodes["row"][pc.index(share.nodes["id"], query.sink).as_py()].as_py()
         frame = join_packets(*sides).mapInArrow(WriteParts(matcher, str(outbox.staging), "results", to), WRITTEN)
@@ -191,8 +205,10 @@ class Site:
         flow, share, s = query.flow, self.share, self.settings
         channels = tuple(Channel(flow.query, "results", host, share.site) for host in query.hosts)
         schema = from_arrow_schema(flow.result())
-        results = reduce(lambda a, b: a.union(b), [
-            read_parts(self.spark, self.exchange.listen(channel), schema) for channel in channels])
+        results = reduce(
+            lambda a, b: a.union(b),
+            [read_parts(self.spark, self.exchange.listen(channel), schema) for channel in channels],
+        )
         sink = open_sink(s.format, s.target, s.options, flow, self.folder.path)
         till, meter = Till(self.spark.sparkContext), self.meters[flow.query]
         frame = sink.attach(results, Counted(share.names(), till))
@@ -207,8 +223,17 @@ class Site:
         folder = self.folder.job(query.flow.query) / name / "outbox"
         return Outbox(folder, query.flow.query, self.share.site, self.share.names().nodes)
 
-    def _outgoing(self, query: QueryShare, name: str, frame: DataFrame, outbox: Outbox, till: Till,
-                  channels: Iterable[Channel], inputs: tuple[Channel, ...] = (), at_hand: bool = False) -> None:
+    def _outgoing(
+        self,
+        query: QueryShare,
+        name: str,
+        frame: DataFrame,
+        outbox: Outbox,
+        till: Till,
+        channels: Iterable[Channel],
+        inputs: tuple[Channel, ...] = (),
+        at_hand: bool = False,
+    ) -> None:
         """A stage that fills an outbox and delivers it."""
         meter = self.meters[query.flow.query]
         joins_and_collects = name == "join" and query.sink == self.share.site
@@ -228,11 +253,29 @@ class Site:
 
         self._add(query, name, frame, work, inputs, finish, at_hand)
 
-    def _add(self, query: QueryShare, name: str, frame: DataFrame, work: Callable[[DataFrame, int], None],
-             inputs: tuple[Channel, ...], finish: Callable[[], None] = lambda: None, at_hand: bool = False) -> None:
+    def _add(
+        self,
+        query: QueryShare,
+        name: str,
+        frame: DataFrame,
+        work: Callable[[DataFrame, int], None],
+        inputs: tuple[Channel, ...],
+        finish: Callable[[], None] = lambda: None,
+        at_hand: bool = False,
+    ) -> None:
         folder = self.folder.job(query.flow.query) / name
-        self.stages.append(Stage(f"{self.share.site}: {query.flow.query}, {name}", frame, work, folder,
-                                 self.settings.every_ms, inputs, finish, at_hand))
+        self.stages.append(
+            Stage(
+                f"{self.share.site}: {query.flow.query}, {name}",
+                frame,
+                work,
+                folder,
+                self.settings.every_ms,
+                inputs,
+                finish,
+                at_hand,
+            )
+        )
 
     def wait(self, observe: Callable[[Site], None] | None = None) -> None:
         """Work until stopped, the time is over, or (with `until_end`) all streams have ended."""
@@ -291,9 +334,13 @@ class Site:
     def report(self) -> dict[str, Any]:
         """What the site did, as plain values."""
         seconds = max(time.time() - self.began, 1e-3)
-        return {"site": self.share.site, "folder": str(self.folder.path), "seconds": seconds,
-                "stages": [stage.name for stage in self.stages],
-                "queries": [meter.report(seconds) for meter in self.meters.values()]}
+        return {
+            "site": self.share.site,
+            "folder": str(self.folder.path),
+            "seconds": seconds,
+            "stages": [stage.name for stage in self.stages],
+            "queries": [meter.report(seconds) for meter in self.meters.values()],
+        }
 
 
 @dataclass
@@ -319,8 +366,9 @@ def told_columns(frame: DataFrame, columns: pa.Schema, sources: list[str]) -> Da
 
     missing = [name for name in columns.names if name not in frame.columns]
     if missing:
-        raise InvalidInput(f"the tuples here lack the columns {', '.join(missing)}, which they had when the plan was "
-                           "deployed")
+        raise InvalidInput(
+            f"the tuples here lack the columns {', '.join(missing)}, which they had when the plan was deployed"
+        )
     wanted = [sql.col(f"`{column.name}`").cast(column.dataType) for column in from_arrow_schema(columns)]
     return frame.where(sql.col("source").isin(sources)).select("source", "time", *wanted)
 

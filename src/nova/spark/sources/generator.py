@@ -27,8 +27,14 @@ from nova.routing.xxh64 import hash_longs, hash_strings
 from nova.spark.sources.clock import Clock
 
 COLUMNS = "source_id string, event_time timestamp, value double, key bigint"
-SCHEMA = pa.schema([("source_id", pa.string()), ("event_time", pa.timestamp("us", tz="UTC")), ("value", pa.float64()),
-                    ("key", pa.int64())])
+SCHEMA = pa.schema(
+    [
+        ("source_id", pa.string()),
+        ("event_time", pa.timestamp("us", tz="UTC")),
+        ("value", pa.float64()),
+        ("key", pa.int64()),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -85,8 +91,13 @@ class Pattern:
                     known[name] = float(value)
                 else:
                     offered = sorted(times | {n for n in Pattern.__dataclass_fields__ if not n.endswith("_ms")})
-                    faults.append(Fault(place, f"no such option of the generator; there are {', '.join(offered)}",
-                                        field=f"options.{name}"))
+                    faults.append(
+                        Fault(
+                            place,
+                            f"no such option of the generator; there are {', '.join(offered)}",
+                            field=f"options.{name}",
+                        )
+                    )
             except ValueError as error:
                 faults.append(Fault(place, str(error), field=f"options.{name}", value=value))
         if faults:
@@ -115,10 +126,15 @@ def tuples_between(source: Source, pattern: Pattern, after_ms: float, until_ms: 
     keep = (arrival > after_ms) & (arrival <= until_ms) & (due < pattern.length_ms)
     k, due, draw = k[keep], due[keep], draw[keep]
     event_us = np.round((start_ms + due) * 1000).astype(np.int64)
-    return pa.table([
-        pa.repeat(pa.scalar(source.id), len(k)), pa.array(event_us, SCHEMA.field("event_time").type),
-        pa.array(_values(due, draw, pattern, pattern.strange(source.id))), pa.array(_keys(draw, pattern)),
-    ], schema=SCHEMA)
+    return pa.table(
+        [
+            pa.repeat(pa.scalar(source.id), len(k)),
+            pa.array(event_us, SCHEMA.field("event_time").type),
+            pa.array(_values(due, draw, pattern, pattern.strange(source.id))),
+            pa.array(_keys(draw, pattern)),
+        ],
+        schema=SCHEMA,
+    )
 
 
 def _tuples_before(rate: float, pattern: Pattern, at_ms: float) -> float:
@@ -172,25 +188,34 @@ def _keys(draw: npt.NDArray[np.uint64], pattern: Pattern) -> npt.NDArray[np.int6
     return np.minimum(np.searchsorted(shares, place, "right"), pattern.keys - 1).astype(np.int64)
 
 
-def generate(sources: Sequence[Source], pattern: Pattern, after_ms: float, until_ms: float,
-             start_ms: int) -> pa.Table:
+def generate(sources: Sequence[Source], pattern: Pattern, after_ms: float, until_ms: float, start_ms: int) -> pa.Table:
     """Tuples of several sources in the order of their event times within each source."""
     parts = [tuples_between(source, pattern, after_ms, until_ms, start_ms) for source in sources]
     return pa.concat_tables(parts) if parts else SCHEMA.empty_table()
 
 
-def spec(sources: Sequence[Source], pattern: Pattern, start_ms: int | None = None, partitions: int = 1,
-         clock: Clock | None = None) -> str:
+def spec(
+    sources: Sequence[Source],
+    pattern: Pattern,
+    start_ms: int | None = None,
+    partitions: int = 1,
+    clock: Clock | None = None,
+) -> str:
     """What the data source needs to know, as the text of its option `spec`.
 
     `start_ms` None: event times are those of the day, from now on. Else the stream begins at `start_ms` and is played
     by `clock`.
     """
-    return json.dumps({
-        "ids": [source.id for source in sources], "rates": [source.rate for source in sources],
-        "pattern": asdict(pattern), "start_ms": start_ms, "partitions": partitions,
-        "clock": asdict(clock or Clock()),
-    })
+    return json.dumps(
+        {
+            "ids": [source.id for source in sources],
+            "rates": [source.rate for source in sources],
+            "pattern": asdict(pattern),
+            "start_ms": start_ms,
+            "partitions": partitions,
+            "clock": asdict(clock or Clock()),
+        }
+    )
 
 
 @dataclass
@@ -252,11 +277,18 @@ class GeneratorReader(DataSourceStreamReader):
         if start["at_us"] == end["at_us"]:
             return []
         cuts = np.linspace(0, len(self.sources), min(self.partitions_wanted, len(self.sources)) + 1).astype(int)
-        return [Stretch(a, b, start["at_us"] / 1000, end["at_us"] / 1000, start["start_ms"])
-                for a, b in pairwise(cuts.tolist())]
+        return [
+            Stretch(a, b, start["at_us"] / 1000, end["at_us"] / 1000, start["start_ms"])
+            for a, b in pairwise(cuts.tolist())
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Stretch)
-        made = generate(self.sources[partition.first : partition.last], self.pattern, partition.after_ms,
-                        partition.until_ms, partition.start_ms)
+        made = generate(
+            self.sources[partition.first : partition.last],
+            self.pattern,
+            partition.after_ms,
+            partition.until_ms,
+            partition.start_ms,
+        )
         yield from made.combine_chunks().to_batches(max_chunksize=65_536)

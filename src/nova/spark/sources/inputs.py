@@ -76,16 +76,21 @@ def feeds_of(scenario: Scenario) -> dict[str, Feed]:
             missing.append(Fault(str(scenario.path), "to run, a stream needs an `input`", field=f"streams.{name}"))
             continue
         rows = scenario.problem.sources_of(row)
-        feeds[name] = Feed(given, tuple(sources.ids.take(pa.array(rows)).to_pylist()),
-                           tuple(sources.rate[rows].tolist()), scenario.path.parent,
-                           f"{scenario.path}: streams.{name}.input")
+        feeds[name] = Feed(
+            given,
+            tuple(sources.ids.take(pa.array(rows)).to_pylist()),
+            tuple(sources.rate[rows].tolist()),
+            scenario.path.parent,
+            f"{scenario.path}: streams.{name}.input",
+        )
     if missing:
         raise InvalidInput(missing)
     return feeds
 
 
-def open_inputs(spark: SparkSession, feeds: Mapping[str, Feed], folder: RunFolder,
-                speed: float | None) -> dict[str, Input]:
+def open_inputs(
+    spark: SparkSession, feeds: Mapping[str, Feed], folder: RunFolder, speed: float | None
+) -> dict[str, Input]:
     """The inputs of streams. `folder` keeps what they need to remember."""
     replays: dict[str, tuple[DataFrame, float]] = {}
     inputs: dict[str, Input] = {}
@@ -120,8 +125,9 @@ def replay_speed(given: StreamInput, speed: float | None, place: str) -> float |
     except ValueError:
         value = 0.0
     if not value > 0:
-        raise InvalidInput([Fault(place, "the speed of a replay is a positive number", field="options.speed",
-                                  value=told)])
+        raise InvalidInput(
+            [Fault(place, "the speed of a replay is a positive number", field="options.speed", value=told)]
+        )
     return value
 
 
@@ -138,15 +144,21 @@ def _generated(spark: SparkSession, feed: Feed, clock: Clock, now_ms: int) -> In
         clock = Clock()
     elif start is None:
         start = now_ms
-    text = generator.spec(made, pattern, None if start is None else int(start), clock=clock,
-                          partitions=spark.sparkContext.defaultParallelism)
+    text = generator.spec(
+        made,
+        pattern,
+        None if start is None else int(start),
+        clock=clock,
+        partitions=spark.sparkContext.defaultParallelism,
+    )
     spark.dataSource.register(generator.Generator)
     frame = spark.readStream.format("nova_generator").option("spec", text).load()
     return Input(normalised(frame, Columns(), feed.place), clock)
 
 
-def _replayed(spark: SparkSession, replays: Mapping[str, tuple[DataFrame, float]],
-              folder: RunFolder, beginning: str) -> dict[str, Input]:
+def _replayed(
+    spark: SparkSession, replays: Mapping[str, tuple[DataFrame, float]], folder: RunFolder, beginning: str
+) -> dict[str, Input]:
     """Archives that are replayed together, on one clock that begins with the earliest of them."""
     from nova.spark.sources import replay
 
@@ -193,8 +205,9 @@ def streamed(spark: SparkSession, given: StreamInput, folder: Path, place: str) 
 
 def reader_options(given: StreamInput) -> dict[str, str]:
     """Options as Spark wants them: text. CSV files have a header unless said otherwise."""
-    options = {name: str(value).lower() if isinstance(value, bool) else str(value)
-               for name, value in given.options.items()}
+    options = {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.options.items()
+    }
     if given.format == "csv":
         options.setdefault("header", "true")
     return options
@@ -208,9 +221,17 @@ def infer(spark: SparkSession, format: str, path: str, options: Mapping[str, str
         return spark.read.format(format).options(**{"inferSchema": "true", **options}).load(path).schema
     except AnalysisException as error:
         reason = str(error).strip().splitlines()[0]
-        raise InvalidInput([Fault(place, f"the schema cannot be told from the files ({reason}). Maybe the folder is "
-                                  "still empty: then give it as `options: {schema: \"source_id STRING, …\"}`",
-                                  field="path", value=path)]) from None
+        raise InvalidInput(
+            [
+                Fault(
+                    place,
+                    f"the schema cannot be told from the files ({reason}). Maybe the folder is "
+                    'still empty: then give it as `options: {schema: "source_id STRING, …"}`',
+                    field="path",
+                    value=path,
+                )
+            ]
+        ) from None
 
 
 def normalised(frame: DataFrame, columns: Columns, place: str) -> DataFrame:
@@ -227,14 +248,30 @@ def normalised(frame: DataFrame, columns: Columns, place: str) -> DataFrame:
         try:
             taken[role] = frame.select((sql.col(f"`{name}`") if name in frame.columns else sql.expr(name)).alias(role))
         except AnalysisException:
-            raise InvalidInput([Fault(place, f"no such column; the columns are {', '.join(frame.columns)}",
-                                      field=f"columns.{role}", value=name)]) from None
+            raise InvalidInput(
+                [
+                    Fault(
+                        place,
+                        f"no such column; the columns are {', '.join(frame.columns)}",
+                        field=f"columns.{role}",
+                        value=name,
+                    )
+                ]
+            ) from None
     used = {columns.source, columns.time, columns.value}
     others = [name for name in frame.columns if name not in used]
     clash = [name for name in others if name in ("source", "time", "value")]
     if clash:
-        raise InvalidInput([Fault(place, f"the column {clash[0]!r} is taken by `columns.{clash[0]}`; rename it",
-                                  field="columns", value=clash[0])])
+        raise InvalidInput(
+            [
+                Fault(
+                    place,
+                    f"the column {clash[0]!r} is taken by `columns.{clash[0]}`; rename it",
+                    field="columns",
+                    value=clash[0],
+                )
+            ]
+        )
 
     def pick(role: str) -> Any:
         name = getattr(columns, role)
@@ -247,7 +284,9 @@ def normalised(frame: DataFrame, columns: Columns, place: str) -> DataFrame:
     else:
         moment = time.cast("timestamp")
     return frame.select(
-        pick("source").cast("string").alias("source"), moment.alias("time"), pick("value").alias("value"),
+        pick("source").cast("string").alias("source"),
+        moment.alias("time"),
+        pick("value").alias("value"),
         *(sql.col(f"`{name}`") for name in others),
     )
 

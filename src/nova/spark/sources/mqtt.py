@@ -132,8 +132,11 @@ class Spool:
     def drop_before(self, number: int) -> None:
         """Forget messages that Spark will not ask for again, but not their ids."""
         with self._lock:
-            gone = [file for file, after in zip(self.segments(), [*self.segments()[1:], None], strict=False)
-                    if (int(after.stem) if after is not None else self.end) <= number]
+            gone = [
+                file
+                for file, after in zip(self.segments(), [*self.segments()[1:], None], strict=False)
+                if (int(after.stem) if after is not None else self.end) <= number
+            ]
             if len(gone) < 64:
                 return  # not worth the note of ids yet
             write_safely(self.folder / "ids.json", json.dumps({"ids": list(self._known), "end": self.end}))
@@ -161,8 +164,10 @@ class Subscriber:
         self._writer.start()
         if not self._subscribed.wait(CONNECT_S):
             self.close()
-            raise NovaError(f"no MQTT broker at {broker.host}:{broker.port} let us subscribe to {broker.topic!r} "
-                            f"within {CONNECT_S:.0f} s")
+            raise NovaError(
+                f"no MQTT broker at {broker.host}:{broker.port} let us subscribe to {broker.topic!r} "
+                f"within {CONNECT_S:.0f} s"
+            )
 
     def _connected(self, client: Client, *_: Any) -> None:
         client.subscribe(self.broker.topic, qos=1)
@@ -258,8 +263,10 @@ class MqttReader(DataSourceStreamReader):
         if len(found) != partition.end - partition.start:
             raise NovaError(f"the spool {self.options['spool']} lacks messages {partition.start} … {partition.end}")
         names, topics, payloads = zip(*found, strict=True) if found else ((), (), ())
-        yield pa.record_batch([pa.array(names, pa.string()), pa.array(topics, pa.string()),
-                               pa.array(payloads, pa.string())], names=["message_id", "topic", "payload"])
+        yield pa.record_batch(
+            [pa.array(names, pa.string()), pa.array(topics, pa.string()), pa.array(payloads, pa.string())],
+            names=["message_id", "topic", "payload"],
+        )
 
     def commit(self, end: dict[str, int]) -> None:
         self._subscribed().spool.drop_before(end["message"])
@@ -303,8 +310,16 @@ def open_mqtt(spark: SparkSession, given: StreamInput, spool: Path, place: str) 
     if "id" in options:
         reader = reader.option("id", options.pop("id"))
     if options:
-        raise InvalidInput([Fault(place, "no such option of an MQTT input; there are address, schema, client, id",
-                                  field=f"options.{name}") for name in options])
+        raise InvalidInput(
+            [
+                Fault(
+                    place,
+                    "no such option of an MQTT input; there are address, schema, client, id",
+                    field=f"options.{name}",
+                )
+                for name in options
+            ]
+        )
     body = reader.load().select(sql.from_json("payload", schema).alias("body"))
     frame = body.select("body.*")
     if dict(frame.dtypes)[names.time] == "string":  # ISO 8601 or milliseconds, as the sensor likes
@@ -389,9 +404,9 @@ class MqttSink:
         self.broker = Broker.parse(self.address, "--to")
 
     def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
-        return pairs.mapInArrow(Publish(matcher, self.broker, self.flow.query, f"nova-{self.flow.query}"),
-                                "rows bigint")
+        return pairs.mapInArrow(
+            Publish(matcher, self.broker, self.flow.query, f"nova-{self.flow.query}"), "rows bigint"
+        )
 
     def write(self, frame: DataFrame, batch: int) -> None:  # noqa: ARG002
         frame.collect()
-

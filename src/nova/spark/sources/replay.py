@@ -44,7 +44,8 @@ def prepare(frame: DataFrame, folder: Path) -> Archive:
     index = folder / "index.json"
     if not index.exists():
         frame.where("time IS NOT NULL").sort("time").write.mode("overwrite").option(
-            "parquet.block.row.count.limit", GROUP).parquet(str(folder / "tuples"))
+            "parquet.block.row.count.limit", GROUP
+        ).parquet(str(folder / "tuples"))
         groups = []
         for file in sorted((folder / "tuples").glob("*.parquet")):
             opened = pq.ParquetFile(file)
@@ -59,8 +60,9 @@ def prepare(frame: DataFrame, folder: Path) -> Archive:
 
 def spec(archive: Archive, origin_us: int, clock: Clock) -> str:
     """What the data source needs to know. Replays that start together share origin and clock, so they stay in step."""
-    return json.dumps({"folder": str(archive.folder), "origin_us": origin_us, "last_us": archive.last_us,
-                       "clock": asdict(clock)})
+    return json.dumps(
+        {"folder": str(archive.folder), "origin_us": origin_us, "last_us": archive.last_us, "clock": asdict(clock)}
+    )
 
 
 @dataclass

@@ -27,10 +27,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 def write_pairs(path: Path, latency: Latency) -> Path:
     """Latencies as a table with ids n000, n001, …"""
-    pq.write_table(pa.table({
-        "from": [f"n{k:04d}" for k in latency.first], "to": [f"n{k:04d}" for k in latency.second],
-        "rtt_ms": latency.rtt_ms,
-    }), path)
+    pq.write_table(
+        pa.table(
+            {
+                "from": [f"n{k:04d}" for k in latency.first],
+                "to": [f"n{k:04d}" for k in latency.second],
+                "rtt_ms": latency.rtt_ms,
+            }
+        ),
+        path,
+    )
     return path
 
 
@@ -63,13 +69,21 @@ def compare(latency: Latency, n: int, m: int, folder: Path, blocks: int | None) 
     spark = SparkSession.getActiveSession()
     assert spark is not None
     options = Options(neighbours=10**6)
-    done = embed_table(spark, latency_table(spark, str(write_pairs(folder / "fit.parquet", fit))), folder / "work", "t",
-                       options, blocks=blocks)
+    done = embed_table(
+        spark,
+        latency_table(spark, str(write_pairs(folder / "fit.parquet", fit))),
+        folder / "work",
+        "t",
+        options,
+        blocks=blocks,
+    )
     assert done.blocks == (blocks or 1)
     write_coordinates(folder / "coords.parquet", done.ids, done.space)
     local = embed_latency(n, fit, options)
-    errors = heldout_error(folder / "coords.parquet", out), float(
-        measure(local, out.first, out.second, out.rtt_ms, "unused").median_relative_error)
+    errors = (
+        heldout_error(folder / "coords.parquet", out),
+        float(measure(local, out.first, out.second, out.rtt_ms, "unused").median_relative_error),
+    )
     print(f"held-out error: spark {errors[0]:.4f}, local {errors[1]:.4f}")
     return errors
 
@@ -85,8 +99,11 @@ def matrix_pairs(matrix: Floats) -> Latency:
     """All measured pairs of a matrix."""
     first, second = np.triu_indices(len(matrix), 1)
     measured = matrix[first, second] > 0
-    return Latency(first[measured].astype(np.int32), second[measured].astype(np.int32),
-                   matrix[first[measured], second[measured]].astype(np.float64))
+    return Latency(
+        first[measured].astype(np.int32),
+        second[measured].astype(np.int32),
+        matrix[first[measured], second[measured]].astype(np.float64),
+    )
 
 
 @pytest.mark.shared
@@ -174,8 +191,9 @@ def test_newcomers_leave_the_rest_untouched(tmp_path: Path) -> None:
     base = write_pairs(tmp_path / "old.parquet", Latency(latency.first[old], latency.second[old], latency.rtt_ms[old]))
     invoke_json("embed", base, "--engine", "spark", "-o", tmp_path / "base.parquet")
     everything = write_pairs(tmp_path / "all.parquet", latency)
-    figures = invoke_json("embed", everything, "--engine", "spark", "--base", tmp_path / "base.parquet",
-                          "-o", tmp_path / "more.parquet")
+    figures = invoke_json(
+        "embed", everything, "--engine", "spark", "--base", tmp_path / "base.parquet", "-o", tmp_path / "more.parquet"
+    )
     assert (figures["nodes"], figures["newcomers"], figures["unplaced"]) == (80, 20, 0)
     before, after = pq.read_table(tmp_path / "base.parquet"), pq.read_table(tmp_path / "more.parquet")
     assert after.slice(0, 60).equals(before)
@@ -184,18 +202,27 @@ def test_newcomers_leave_the_rest_untouched(tmp_path: Path) -> None:
     assert heldout_error(tmp_path / "more.parquet", out) < 0.05
 
 
-@pytest.mark.parametrize(("arguments", "told"), [
-    (["{folder}/none.parquet"], "no such file"),
-    (["{folder}/odd.csv"], "no column 'rtt_ms'"),
-    (["{folder}/bad.csv"], "positive, finite RTT"),
-    (["{folder}/fine.csv", "--method", "vivaldi"], "only stress runs on Spark"),
-    (["{folder}/fine.csv", "--base", "{folder}/fine.csv"], "coordinates as nova embed writes them"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["{folder}/none.parquet"], "no such file"),
+        (["{folder}/odd.csv"], "no column 'rtt_ms'"),
+        (["{folder}/bad.csv"], "positive, finite RTT"),
+        (["{folder}/fine.csv", "--method", "vivaldi"], "only stress runs on Spark"),
+        (["{folder}/fine.csv", "--base", "{folder}/fine.csv"], "coordinates as nova embed writes them"),
+    ],
+)
 def test_bad_input(tmp_path: Path, arguments: list[str], told: str) -> None:
     (tmp_path / "odd.csv").write_text("from,to,delay\na,b,1\n")
     (tmp_path / "bad.csv").write_text("from,to,rtt_ms\na,b,1\na,c,-3\n")
     (tmp_path / "fine.csv").write_text("from,to,rtt_ms\na,b,1\na,c,3\n")
-    result = invoke("embed", *(text.format(folder=tmp_path) for text in arguments), "--engine", "spark",
-                    "-o", tmp_path / "c.parquet")
+    result = invoke(
+        "embed",
+        *(text.format(folder=tmp_path) for text in arguments),
+        "--engine",
+        "spark",
+        "-o",
+        tmp_path / "c.parquet",
+    )
     assert result.exit_code == 2, result.output
     assert told in result.stderr

@@ -16,8 +16,9 @@ M = 8
 @pytest.fixture(scope="module")
 def pairs(spark: Any) -> Any:
     latency = phantom.measured(phantom.scattered(40, seed=3), seed=3)
-    rows = [(f"n{a}", f"n{b}", float(rtt)) for a, b, rtt in
-            zip(latency.first, latency.second, latency.rtt_ms, strict=True)]
+    rows = [
+        (f"n{a}", f"n{b}", float(rtt)) for a, b, rtt in zip(latency.first, latency.second, latency.rtt_ms, strict=True)
+    ]
     return spark.createDataFrame(rows, "`from` string, `to` string, rtt_ms double").repartition(5)
 
 

@@ -37,12 +37,14 @@ def pings(shift: Floats, hour: int, seed: int) -> pd.DataFrame:
     latency = phantom.measured(truth, noise=0.01, seed=seed)
     rng = np.random.default_rng(seed)
     times = 3
-    frame = pd.DataFrame({
-        "from": np.repeat([f"n{k:02d}" for k in latency.first], times),
-        "to": np.repeat([f"n{k:02d}" for k in latency.second], times),
-        "time": HOUR + 3600 * hour + rng.integers(0, 3600, times * len(latency)),
-        "rtt": np.repeat(latency.rtt_ms, times).round(3),
-    })
+    frame = pd.DataFrame(
+        {
+            "from": np.repeat([f"n{k:02d}" for k in latency.first], times),
+            "to": np.repeat([f"n{k:02d}" for k in latency.second], times),
+            "time": HOUR + 3600 * hour + rng.integers(0, 3600, times * len(latency)),
+            "rtt": np.repeat(latency.rtt_ms, times).round(3),
+        }
+    )
     frame.loc[rng.random(len(frame)) < 0.05, "rtt"] = np.nan
     return pd.concat([frame, frame.iloc[:7]], ignore_index=True)
 
@@ -91,7 +93,11 @@ def test_figures_and_moves(tmp_path: Path) -> None:
     drop(folder, "a.csv", first)
     (told,) = run(folder, out)
     assert (told["good"], told["quarantined"], told["placed"], told["moved"]) == (
-        len(first), {"time_unreadable": 1}, N, 0)
+        len(first),
+        {"time_unreadable": 1},
+        N,
+        0,
+    )
     check(out, [first])
     late = second.iloc[::2]
     drop(folder, "b.csv", late)
@@ -122,10 +128,16 @@ def test_figures_and_moves(tmp_path: Path) -> None:
     assert len((out / "events.jsonl").read_text().splitlines()) == 1
 
 
-@pytest.mark.parametrize("step", [
-    pytest.param("_take_in", marks=pytest.mark.slow), pytest.param("_rtts", marks=pytest.mark.slow),
-    pytest.param("_move", marks=pytest.mark.slow), "_announce", pytest.param("done", marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param("_take_in", marks=pytest.mark.slow),
+        pytest.param("_rtts", marks=pytest.mark.slow),
+        pytest.param("_move", marks=pytest.mark.slow),
+        "_announce",
+        pytest.param("done", marks=pytest.mark.slow),
+    ],
+)
 def test_a_batch_that_breaks_off_anywhere_is_repeated(
     tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +154,7 @@ def test_a_batch_that_breaks_off_anywhere_is_repeated(
     drop(folder, "b.csv", second)
     with monkeypatch.context() as patch:
         if step == "done":
+
             def fail(_: dict[str, Any]) -> None:
                 raise NovaError("broken off")
 

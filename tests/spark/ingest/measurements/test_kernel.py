@@ -14,10 +14,14 @@ from pandas_reference import aggregates
 
 rows = st.lists(
     st.tuples(
-        st.integers(0, 3), st.booleans(), st.integers(0, 4), st.integers(0, 1),
+        st.integers(0, 3),
+        st.booleans(),
+        st.integers(0, 4),
+        st.integers(0, 1),
         st.one_of(st.just(float("nan")), st.sampled_from([1.0, 2.5, 7.0, 100.0])),
     ),
-    min_size=1, max_size=40,
+    min_size=1,
+    max_size=40,
 )
 
 
@@ -28,10 +32,16 @@ def test_equals_pandas(drawn: list[tuple[int, bool, int, int, float]]) -> None:
     group, back, time, sequence, rtt = (np.array(column) for column in zip(*drawn, strict=True))
     starts = np.append(np.flatnonzero(np.diff(group, prepend=-1)), len(group)).astype(np.int64)
     counts, values = summarise(starts, back, np.zeros(len(back), bool), time, sequence, rtt)
-    frame = pd.DataFrame({
-        "from": np.where(back, "y", "x"), "to": np.where(back, "x", "y"), "time": time, "sequence": sequence,
-        "rtt": rtt, "g": group,
-    })
+    frame = pd.DataFrame(
+        {
+            "from": np.where(back, "y", "x"),
+            "to": np.where(back, "x", "y"),
+            "time": time,
+            "sequence": sequence,
+            "rtt": rtt,
+            "g": group,
+        }
+    )
     for at, (_, mine) in enumerate(frame.groupby("g")):
         wanted = aggregates(mine.drop(columns="g"), None).iloc[0]
         for name, found in (counts | values).items():
@@ -51,13 +61,22 @@ def test_groups_that_share_a_hash_are_told_apart() -> None:
     pytest.importorskip("pyspark")
     from nova.spark.ingest.measurements.aggregate import summaries
 
-    table = pa.table({
-        "key": pa.array([7, 7, 7, 7, 9], pa.int64()), "a": ["p", "q", "p", "q", "p"], "b": ["z"] * 5,
-        "bucket": pa.array([None, None, None, None, 3], pa.int64()), "back": [False] * 5, "repeated": [False] * 5,
-        "time": pa.array(range(5), pa.int64()), "sequence": pa.array([0] * 5, pa.int64()),
-        "rtt": [1.0, 10.0, 3.0, None, 5.0],
-    })
+    table = pa.table(
+        {
+            "key": pa.array([7, 7, 7, 7, 9], pa.int64()),
+            "a": ["p", "q", "p", "q", "p"],
+            "b": ["z"] * 5,
+            "bucket": pa.array([None, None, None, None, 3], pa.int64()),
+            "back": [False] * 5,
+            "repeated": [False] * 5,
+            "time": pa.array(range(5), pa.int64()),
+            "sequence": pa.array([0] * 5, pa.int64()),
+            "rtt": [1.0, 10.0, 3.0, None, 5.0],
+        }
+    )
     out = pa.Table.from_batches(summaries(table)).to_pylist()
     assert [(row["a"], row["bucket"], row["count"], row["lost"], row["median_ms"]) for row in out] == [
-        ("p", None, 2, 0, 2.0), ("q", None, 2, 1, 10.0), ("p", 3, 1, 0, 5.0),
+        ("p", None, 2, 0, 2.0),
+        ("q", None, 2, 1, 10.0),
+        ("p", 3, 1, 0, 5.0),
     ]

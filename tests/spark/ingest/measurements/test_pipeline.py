@@ -88,11 +88,14 @@ def pings(n: int = 400, seed: int = 0) -> pd.DataFrame:
     """Random pings of a few nodes over some hours, with losses, ties and duplicates."""
     rng = np.random.default_rng(seed)
     ends = np.array([rng.choice(5, 2, replace=False) for _ in range(n)])
-    frame = pd.DataFrame({
-        "from": [f"n{i}" for i in ends[:, 0]], "to": [f"n{i}" for i in ends[:, 1]],
-        "time": 1_700_000_000 + rng.integers(0, 4 * 3600, n),
-        "rtt": np.where(rng.random(n) < 0.15, np.nan, rng.uniform(1, 200, n).round(3)),
-    })
+    frame = pd.DataFrame(
+        {
+            "from": [f"n{i}" for i in ends[:, 0]],
+            "to": [f"n{i}" for i in ends[:, 1]],
+            "time": 1_700_000_000 + rng.integers(0, 4 * 3600, n),
+            "rtt": np.where(rng.random(n) < 0.15, np.nan, rng.uniform(1, 200, n).round(3)),
+        }
+    )
     return pd.concat([frame, frame.iloc[: n // 10]], ignore_index=True)
 
 
@@ -102,14 +105,22 @@ def test_every_format_gives_the_same_figures(tmp_path: Path) -> None:
     parts = [frame.iloc[k::4] for k in range(4)]
     parts[0].rename(columns={"rtt": "rtt_ms"}).to_csv(tmp_path / "one.csv", index=False, na_rep="NA", sep=";")
     records = [
-        {"src": row["from"], "dst": row["to"], "timestamp": int(row["time"]) * 1000,
-         "rtt": None if np.isnan(row["rtt"]) else row["rtt"]}
+        {
+            "src": row["from"],
+            "dst": row["to"],
+            "timestamp": int(row["time"]) * 1000,
+            "rtt": None if np.isnan(row["rtt"]) else row["rtt"],
+        }
         for _, row in parts[1].iterrows()
     ]
     (tmp_path / "two.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, records)).encode()))
     third = [
-        {"from": row["from"], "to": row["to"], "time": pd.Timestamp(row["time"], unit="s").isoformat(),
-         "rtt_ms": "*" if np.isnan(row["rtt"]) else row["rtt"]}
+        {
+            "from": row["from"],
+            "to": row["to"],
+            "time": pd.Timestamp(row["time"], unit="s").isoformat(),
+            "rtt_ms": "*" if np.isnan(row["rtt"]) else row["rtt"],
+        }
         for _, row in parts[2].iterrows()
     ]
     (tmp_path / "three.json").write_text(json.dumps(third, indent=1))
@@ -117,8 +128,16 @@ def test_every_format_gives_the_same_figures(tmp_path: Path) -> None:
     rtt = pa.array(stamped["rtt"], pa.float64(), from_pandas=True)
     names = {"source": pa.array(list(stamped["from"])), "to": pa.array(list(stamped["to"]))}
     pq.write_table(pa.table(names | {"time": pa.array(stamped["time"]), "rtt": rtt}), tmp_path / "four.parquet")
-    report = invoke_json("measurements", tmp_path / "one.csv", str(tmp_path / "t*"), tmp_path / "four.parquet",
-                         "-o", tmp_path / "out", "--bucket", "30min")
+    report = invoke_json(
+        "measurements",
+        tmp_path / "one.csv",
+        str(tmp_path / "t*"),
+        tmp_path / "four.parquet",
+        "-o",
+        tmp_path / "out",
+        "--bucket",
+        "30min",
+    )
     wanted = aggregates(frame, 1800)
     assert report["rows"]["rows"] == len(frame)
     assert report["rows"]["quarantined_total"] == 0
@@ -133,9 +152,21 @@ def test_every_format_gives_the_same_figures(tmp_path: Path) -> None:
 
 def test_atlas_results(tmp_path: Path) -> None:
     """Packets of a record become pings; timeouts are losses, marked duplicates go, errors are quarantined."""
+
     def result(source: str, target: str, packets: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-        return {"fw": 5080, "msm_id": 1, "prb_id": 6, "from": source, "src_addr": "192.168.0.2", "dst_addr": target,
-                "timestamp": 1_700_000_000, "type": "ping", "min": -1, "result": packets, **more}
+        return {
+            "fw": 5080,
+            "msm_id": 1,
+            "prb_id": 6,
+            "from": source,
+            "src_addr": "192.168.0.2",
+            "dst_addr": target,
+            "timestamp": 1_700_000_000,
+            "type": "ping",
+            "min": -1,
+            "result": packets,
+            **more,
+        }
 
     records = [
         result("10.0.0.1", "10.0.0.2", [{"rtt": 10.0}, {"rtt": 14.0}, {"x": "*"}]),
@@ -160,8 +191,9 @@ def test_atlas_results(tmp_path: Path) -> None:
 
 def test_floored_zeros_are_kept_and_counted(tmp_path: Path) -> None:
     (tmp_path / "z.csv").write_text("from,to,rtt\na,b,0\na,b,0\na,b,4\n")
-    report = invoke_json("measurements", tmp_path / "z.csv", "-o", tmp_path / "out", "--zeros", "floored",
-                         "--floor", "250us")
+    report = invoke_json(
+        "measurements", tmp_path / "z.csv", "-o", tmp_path / "out", "--zeros", "floored", "--floor", "250us"
+    )
     assert (report["rows"]["good"], report["rows"]["floored"], report["rows"]["duplicates"]) == (3, 2, 0)
     row = read(tmp_path / "out", "pairs").iloc[0]
     assert (row["min_ms"], row["median_ms"]) == (0.25, 0.25)
@@ -184,17 +216,20 @@ def test_files_without_a_good_row_are_accounted_for(tmp_path: Path) -> None:
     assert len(read(tmp_path / "out", "latency.parquet")) == 0
 
 
-@pytest.mark.parametrize(("arguments", "told"), [
-    (["nothing.csv"], "no such file, folder or glob"),
-    (["{folder}/notes.pdf"], "unknown ending"),
-    (["{folder}/odd.csv"], "no column for 'rtt'"),
-    (["{folder}/odd.csv", "--columns", "rtt=delay"], "no column 'delay'"),
-    (["{folder}/odd.csv", "--columns", "colour=red"], "expected PART=COLUMN"),
-    (["{folder}/odd.csv", "--nodes", "{folder}/odd.csv"], "no column of ids"),
-    (["{folder}/odd.csv", "--bucket", "5"], "give a unit"),
-    (["{folder}/odd.csv", "--zeros", "gone"], "missing or floored expected"),
-    (["{folder}/odd.csv", "--since", "soon"], "a time such as"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nothing.csv"], "no such file, folder or glob"),
+        (["{folder}/notes.pdf"], "unknown ending"),
+        (["{folder}/odd.csv"], "no column for 'rtt'"),
+        (["{folder}/odd.csv", "--columns", "rtt=delay"], "no column 'delay'"),
+        (["{folder}/odd.csv", "--columns", "colour=red"], "expected PART=COLUMN"),
+        (["{folder}/odd.csv", "--nodes", "{folder}/odd.csv"], "no column of ids"),
+        (["{folder}/odd.csv", "--bucket", "5"], "give a unit"),
+        (["{folder}/odd.csv", "--zeros", "gone"], "missing or floored expected"),
+        (["{folder}/odd.csv", "--since", "soon"], "a time such as"),
+    ],
+)
 def test_bad_input_names_what_is_wrong(tmp_path: Path, arguments: list[str], told: str) -> None:
     (tmp_path / "notes.pdf").write_text("x")
     (tmp_path / "odd.csv").write_text("from,to,weight\na,b,1\n")
@@ -209,10 +244,14 @@ def test_fit_rounds_equal_pandas(shared: Path, tmp_path: Path) -> None:
     file = shared / "data" / "latency" / "fit-rounds.csv.gz"
     report = invoke_json("measurements", file, "-o", tmp_path / "out")
     raw = pd.read_csv(file)
-    rows = pd.DataFrame({
-        "from": raw["site"] + "_" + raw["a"], "to": raw["site"] + "_" + raw["b"], "sequence": raw["round"],
-        "rtt": raw["rtt_ms"],
-    })
+    rows = pd.DataFrame(
+        {
+            "from": raw["site"] + "_" + raw["a"],
+            "to": raw["site"] + "_" + raw["b"],
+            "sequence": raw["round"],
+            "rtt": raw["rtt_ms"],
+        }
+    )
     assert report["rows"]["good"] == len(raw) == 250_541
     assert report["loss"]["lost"] == raw["rtt_ms"].isna().sum()
     assert_equal(read(tmp_path / "out", "pairs"), aggregates(rows, None))
@@ -229,8 +268,16 @@ def test_hourly_atlas_matrices_equal_pandas(shared: Path, tmp_path: Path) -> Non
     for hour in range(len(sums)):
         i, j = np.nonzero(~np.eye(n, dtype=bool))
         rtt = sums[hour][i, j].astype(float)
-        frames.append(pd.DataFrame({"from": labels[i], "to": labels[j], "time": 1_688_256_000 + 3600 * hour,
-                                    "rtt": np.where(rtt <= 1, 0.0, rtt / 2)}))
+        frames.append(
+            pd.DataFrame(
+                {
+                    "from": labels[i],
+                    "to": labels[j],
+                    "time": 1_688_256_000 + 3600 * hour,
+                    "rtt": np.where(rtt <= 1, 0.0, rtt / 2),
+                }
+            )
+        )
     frame = pd.concat(frames, ignore_index=True)
     compare_matrices(frame, tmp_path)
 
@@ -241,17 +288,33 @@ def test_planetlab_slots_equal_pandas(shared: Path, tmp_path: Path) -> None:
     stored = np.load(shared / "data" / "latency" / "planetlab-490-18slots.npz")
     slots, labels = stored["rtt_ms"], stored["labels"].astype(str)
     i, j = np.nonzero(~np.eye(len(labels), dtype=bool))
-    frame = pd.concat([
-        pd.DataFrame({"from": labels[i], "to": labels[j], "time": 1_400_000_000 + 900 * slot,
-                      "rtt": slots[slot][i, j].astype(float)}) for slot in range(len(slots))
-    ], ignore_index=True)
+    frame = pd.concat(
+        [
+            pd.DataFrame(
+                {
+                    "from": labels[i],
+                    "to": labels[j],
+                    "time": 1_400_000_000 + 900 * slot,
+                    "rtt": slots[slot][i, j].astype(float),
+                }
+            )
+            for slot in range(len(slots))
+        ],
+        ignore_index=True,
+    )
     compare_matrices(frame, tmp_path)
 
 
 def compare_matrices(frame: pd.DataFrame, folder: Path) -> None:
     """Rows of matrices through the command as Parquet; zeros are quarantined, the rest equals pandas."""
-    table = pa.table({"from": pa.array(list(frame["from"])), "to": pa.array(list(frame["to"])),
-                      "time": frame["time"].to_numpy(), "rtt": frame["rtt"].to_numpy()})
+    table = pa.table(
+        {
+            "from": pa.array(list(frame["from"])),
+            "to": pa.array(list(frame["to"])),
+            "time": frame["time"].to_numpy(),
+            "rtt": frame["rtt"].to_numpy(),
+        }
+    )
     pq.write_table(table, folder / "rows.parquet")
     report = invoke_json("measurements", folder / "rows.parquet", "-o", folder / "out")
     zero = frame["rtt"] == 0

@@ -48,8 +48,13 @@ def archive(folder: Path) -> dict[tuple[str, int], str]:
         places[str(folder / "bme280.csv"), len(lines)] = reason
     lines += lines[1:6]  # sent twice
     (folder / "bme280.csv").write_text("\n".join(lines) + "\n")
-    dht = [DHT, *(f"5;DHT22;8;57.11;-2.11;{(start + pd.Timedelta(seconds=60 * k)).isoformat()};3;{50 + k % 40}"
-                  for k in range(100))]
+    dht = [
+        DHT,
+        *(
+            f"5;DHT22;8;57.11;-2.11;{(start + pd.Timedelta(seconds=60 * k)).isoformat()};3;{50 + k % 40}"
+            for k in range(100)
+        ),
+    ]
     dht.append("5;DHT22;8;57.11;-2.11;2019-02-01T00:00:00;3;100.1")
     places[str(folder / "dht22.csv.gz"), len(dht)] = "value_absurd"
     (folder / "dht22.csv.gz").write_bytes(gzip.compress("\n".join(dht).encode()))
@@ -92,13 +97,17 @@ def test_the_plan_runs_over_the_readings(tmp_path: Path) -> None:
     assert len(found) == len(wanted) == report["results"]
     columns = ["left_time", "right_time", "left_value", "right_value"]
     assert set(found[columns].itertuples(index=False, name=None)) == set(
-        wanted[["event_time_x", "event_time_y", "value_x", "value_y"]].itertuples(index=False, name=None))
+        wanted[["event_time_x", "event_time_y", "value_x", "value_y"]].itertuples(index=False, name=None)
+    )
 
 
 def test_polygons_turn_sensors_outside_away(tmp_path: Path) -> None:
     archive(tmp_path / "raw")
-    north = {"type": "Feature", "properties": {"id": "north"}, "geometry": {
-        "type": "Polygon", "coordinates": [[[-3, 57.2], [-2, 57.2], [-2, 58], [-3, 58], [-3, 57.2]]]}}
+    north = {
+        "type": "Feature",
+        "properties": {"id": "north"},
+        "geometry": {"type": "Polygon", "coordinates": [[[-3, 57.2], [-2, 57.2], [-2, 58], [-3, 58], [-3, 57.2]]]},
+    }
     (tmp_path / "regions.json").write_text(json.dumps({"type": "FeatureCollection", "features": [north]}))
     report = invoke_json("sensors", tmp_path / "raw", "-o", tmp_path / "out", "--regions", tmp_path / "regions.json")
     assert report["rows"]["quarantined"]["outside_regions"] >= 110 + 100
@@ -107,12 +116,15 @@ def test_polygons_turn_sensors_outside_away(tmp_path: Path) -> None:
     assert list(report["streams"]) == ["pressure"]
 
 
-@pytest.mark.parametrize(("arguments", "told"), [
-    (["{folder}/plain.csv"], "no archive of Sensor.Community"),
-    (["{folder}/plain.csv", "--cell", "0"], "degrees above 0"),
-    (["{folder}/fine.csv", "--regions", "{folder}/none.json"], "no such file"),
-    (["{folder}/fine.csv"], "no reading is good"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["{folder}/plain.csv"], "no archive of Sensor.Community"),
+        (["{folder}/plain.csv", "--cell", "0"], "degrees above 0"),
+        (["{folder}/fine.csv", "--regions", "{folder}/none.json"], "no such file"),
+        (["{folder}/fine.csv"], "no reading is good"),
+    ],
+)
 def test_bad_input(tmp_path: Path, arguments: list[str], told: str) -> None:
     (tmp_path / "plain.csv").write_text("29791,16693,1,13.75\n")
     (tmp_path / "fine.csv").write_text(BME + "\n")
@@ -129,8 +141,10 @@ def test_aberdeen_equals_pandas(shared: Path, tmp_path: Path) -> None:
     rows = report["rows"]
     assert rows["rows"] == 490_021 + 1_363_910
     counts: dict[str, Any] = {}
-    for stream, name, column, low, high in (("pressure", "bme280", "pressure", 30_000, 110_000),
-                                            ("humidity", "dht22", "humidity", 0, 100)):
+    for stream, name, column, low, high in (
+        ("pressure", "bme280", "pressure", 30_000, 110_000),
+        ("humidity", "dht22", "humidity", 0, 100),
+    ):
         raw = pd.read_csv(folder / f"aberdeen-{name}-2018-2019.csv.gz", sep=";")
         sound = raw[raw[column].between(low, high)].drop_duplicates(["sensor_id", "timestamp", column])
         counts[stream] = len(sound)

@@ -45,19 +45,33 @@ def feature(name: str | None, kind: str, coordinates: object) -> dict[str, objec
 
 def test_polygons_with_holes_and_parts(tmp_path: Path) -> None:
     far = [[[20, 0], [30, 0], [25, 10], [20, 0]]]
-    regions = read_polygons(write(tmp_path / "r.json", feature("ring", "Polygon", [SQUARE, HOLE]),
-                                  feature("parts", "MultiPolygon", [[HOLE], far])))
+    regions = read_polygons(
+        write(
+            tmp_path / "r.json",
+            feature("ring", "Polygon", [SQUARE, HOLE]),
+            feature("parts", "MultiPolygon", [[HOLE], far]),
+        )
+    )
     lat, lon = np.array([1.0, 5.0, 5.0, 50.0, 9.9]), np.array([1.0, 5.0, 25.0, 5.0, 29.0])
     assert regions.of(lat, lon) == ["ring", "parts", "parts", None, None]
 
 
-@pytest.mark.parametrize(("content", "told"), [
-    ("{", "not JSON"),
-    ('{"features": []}', "FeatureCollection"),
-    ('{"features": [{"properties": {}, "geometry": null}]}', "needs a property"),
-    ('{"features": [{"id": "a", "geometry": {"type": "Point", "coordinates": [1, 2]}}]}', "Polygon or MultiPolygon"),
-    ('{"features": [{"id": "a", "geometry": {"type": "Polygon", "coordinates": [[[1, 2], [3, 4]]]}}]}', "four points"),
-])
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{", "not JSON"),
+        ('{"features": []}', "FeatureCollection"),
+        ('{"features": [{"properties": {}, "geometry": null}]}', "needs a property"),
+        (
+            '{"features": [{"id": "a", "geometry": {"type": "Point", "coordinates": [1, 2]}}]}',
+            "Polygon or MultiPolygon",
+        ),
+        (
+            '{"features": [{"id": "a", "geometry": {"type": "Polygon", "coordinates": [[[1, 2], [3, 4]]]}}]}',
+            "four points",
+        ),
+    ],
+)
 def test_bad_polygons(tmp_path: Path, content: str, told: str) -> None:
     (tmp_path / "r.json").write_text(content)
     with pytest.raises(InvalidInput, match=told):

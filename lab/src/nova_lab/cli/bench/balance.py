@@ -34,8 +34,16 @@ def balance(
         f"Headroom and replicas, {nodes:,} nodes, {partition} partitioning",
         ["use ≤ %", "parts ≤", "gap %", "mean ms", "fullest %", "growth ×", "parts", "p99 ms"],
         [
-            [100 * r.utilisation, r.max_replicas, 100 * r.gap, r.latency_mean_ms, 100 * r.utilisation_max, r.growth,
-             r.replicas, r.simulated_p99_ms]
+            [
+                100 * r.utilisation,
+                r.max_replicas,
+                100 * r.gap,
+                r.latency_mean_ms,
+                100 * r.utilisation_max,
+                r.growth,
+                r.replicas,
+                r.simulated_p99_ms,
+            ]
             if r.gap is not None and r.utilisation_max is not None
             else [100 * r.utilisation, r.max_replicas, "refused", None, None, None, None, None]
             for r in rows

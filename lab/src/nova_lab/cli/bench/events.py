@@ -60,8 +60,14 @@ def _print_latency(row: Latency) -> None:
         f"{row.nodes:,} nodes, {row.joins:,} sub-joins; one full optimization: {row.optimize_ms:.1f} ms of CPU",
         ["event", "p50 ms", "p99 ms", "CPU p50 ms", "CPU p99 ms", "events per optimization"],
         [
-            [kind, row.p50_ms[kind], row.p99_ms[kind], row.cpu_p50_ms[kind], row.cpu_p99_ms[kind],
-             row.optimize_over_p99[kind]]
+            [
+                kind,
+                row.p50_ms[kind],
+                row.p99_ms[kind],
+                row.cpu_p50_ms[kind],
+                row.cpu_p99_ms[kind],
+                row.optimize_over_p99[kind],
+            ]
             for kind in row.p50_ms
         ],
     )

@@ -33,8 +33,11 @@ def instances(
     worst = max(max(r.window_gap_latency, r.window_gap_paper) for r in rows)
     ratios = [r.grid_ratio for r in rows]
     summary = {
-        "window_gap_worst": worst, "grid_ratio_mean": statistics.mean(ratios), "grid_ratio_worst": max(ratios),
-        "grid_gap_mean": statistics.mean(r.grid_gap for r in rows), "overloaded": sum(r.overloaded for r in rows),
+        "window_gap_worst": worst,
+        "grid_ratio_mean": statistics.mean(ratios),
+        "grid_ratio_worst": max(ratios),
+        "grid_gap_mean": statistics.mean(r.grid_gap for r in rows),
+        "overloaded": sum(r.overloaded for r in rows),
     }
     if json:
         emit_json({**summary, "instances": [r.as_dict() for r in rows]})
@@ -43,8 +46,16 @@ def instances(
         "Window slices against the optimum, grids against the published scripts",
         ["instance", "window gap %", "paper obj. gap %", "grid gap %", "over", "grid delta ms", "published", "ratio"],
         [
-            [r.instance, 100 * r.window_gap_latency, 100 * r.window_gap_paper, 100 * r.grid_gap, r.overloaded,
-             r.grid_delta_ms, r.published_delta_ms, r.grid_ratio]
+            [
+                r.instance,
+                100 * r.window_gap_latency,
+                100 * r.window_gap_paper,
+                100 * r.grid_gap,
+                r.overloaded,
+                r.grid_delta_ms,
+                r.published_delta_ms,
+                r.grid_ratio,
+            ]
             for r in rows
         ],
     )

@@ -26,17 +26,14 @@ def measured(
 
     found = topology(data)
     with progress(f"planning over {data}"):
-        rows = bench.means([
-            bench.measure(len(found), found.latency, level, s, neighbours) for s in range(seed, seed + draws)
-        ])
+        rows = bench.means(
+            [bench.measure(len(found), found.latency, level, s, neighbours) for s in range(seed, seed + draws)]
+        )
     if json:
         emit_json({"data": data, "nodes": len(found), "draws": draws, "rows": [r.as_dict() for r in rows]})
         return
     table(
         f"True cost over the true optimum, {data}, {len(found)} nodes, mean of {draws} draws",
         ["joins", "partition", "by estimates", "by measurements", "overloaded"],
-        [
-            ["under load" if r.limited else "single", r.partition, r.estimated, r.measured, r.overloaded]
-            for r in rows
-        ],
+        [["under load" if r.limited else "single", r.partition, r.estimated, r.measured, r.overloaded] for r in rows],
     )

@@ -34,8 +34,9 @@ def scale(
     from nova_lab.bench import scale as bench
 
     if partition not in ("window", "grid", "auto") or objective not in LEGS:
-        raise InvalidInput("--partition is window, grid or auto, --objective latency or paper; "
-                           f"got {partition}, {objective}")
+        raise InvalidInput(
+            f"--partition is window, grid or auto, --objective latency or paper; got {partition}, {objective}"
+        )
     options = Options(partition=partition, objective=objective)  # type: ignore[arg-type]
     with progress("measuring"):
         rows = [bench.measure(n, level, seed, options, repeats, gap) for n in nodes]
@@ -51,16 +52,19 @@ def scale(
         f"Full optimization, {partition} partitioning, objective {objective}",
         ["nodes", "sub-joins", "seconds", "scipy floor", "ratio", "peak MB", "overloaded", "gap %", "replicas"],
         [
-            [r.nodes, r.joins, r.seconds, r.floor_seconds, r.ratio, r.peak_mb, r.overloaded,
-             percent(r.gap), r.replicas]
+            [r.nodes, r.joins, r.seconds, r.floor_seconds, r.ratio, r.peak_mb, r.overloaded, percent(r.gap), r.replicas]
             for r in rows
         ],
     )
     if loads:
-        table("Utilisation", ["nodes", "load", "placed", "overloaded", "gap %", "says"], [
-            [r["nodes"], r["load"], r["placed"], r["overloaded"], percent(r["gap"]), r["says"]] for r in more_loads
-        ])
+        table(
+            "Utilisation",
+            ["nodes", "load", "placed", "overloaded", "gap %", "says"],
+            [[r["nodes"], r["load"], r["placed"], r["overloaded"], percent(r["gap"]), r["says"]] for r in more_loads],
+        )
     if levels:
-        table("Heterogeneity", ["nodes", "level", "CV", "overloaded", "gap %"], [
-            [r["nodes"], r["level"], r["cv"], r["overloaded"], percent(r["gap"])] for r in more_levels
-        ])
+        table(
+            "Heterogeneity",
+            ["nodes", "level", "CV", "overloaded", "gap %"],
+            [[r["nodes"], r["level"], r["cv"], r["overloaded"], percent(r["gap"])] for r in more_levels],
+        )

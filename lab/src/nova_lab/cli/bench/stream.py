@@ -20,10 +20,15 @@ def stream(
     batches: int = typer.Option(10, min=1, help="Batches of each run that are counted."),
     saturated: float = typer.Option(20.0, min=1.0, help="Seconds of the streams in one batch at saturation."),
     live: float = typer.Option(20.0, min=0.0, help="Seconds of each live run; 0: none."),
-    every: list[int] = typer.Option(INTERVALS_MS, help="Time between batches of the live runs in ms; 0: as fast as "
-                                                       "possible."),
-    soak: float = typer.Option(0.0, min=0.0, metavar="MINUTES", help="Only this: so many minutes live at full rate, "
-                               "with state, memory and batch times over time."),
+    every: list[int] = typer.Option(
+        INTERVALS_MS, help="Time between batches of the live runs in ms; 0: as fast as possible."
+    ),
+    soak: float = typer.Option(
+        0.0,
+        min=0.0,
+        metavar="MINUTES",
+        help="Only this: so many minutes live at full rate, with state, memory and batch times over time.",
+    ),
     rate: float = typer.Option(1000.0, min=1.0, help="Tuples/s of each of the 8 sensors."),
     window: float = typer.Option(1000.0, min=0.001, help="Length of the windows in ms."),
     cores: int = typer.Option(2, min=1, help="Cores for Spark."),
@@ -46,11 +51,14 @@ def stream(
     work = Workload(rate=rate, window_ms=window)
     with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None, prefix="nova-bench-") as scratch:
         began = time.perf_counter()
-        with progress("starting Spark") as bar, open_session(f"local[{cores}]", name="nova bench stream",
-                                                             config={"spark.local.dir": scratch}) as spark:
+        with (
+            progress("starting Spark") as bar,
+            open_session(f"local[{cores}]", name="nova bench stream", config={"spark.local.dir": scratch}) as spark,
+        ):
             session_s = time.perf_counter() - began
             bar.update(bar.task_ids[0], description="measuring")
             if soak > 0:
+
                 def tell(point: dict[str, Any]) -> None:
                     said = ", ".join(f"{name} {value:,.0f}" for name, value in point.items() if value is not None)
                     bar.update(bar.task_ids[0], description=said)
@@ -61,8 +69,14 @@ def stream(
                 figures |= {"plain_tuples_per_s": None, "ratio": None}
             else:
                 figures = bench(
-                    spark, work, rounds=rounds, batches=batches, saturated_s=saturated, live_s=live,
-                    intervals_ms=every if live > 0 else [], scratch=Path(scratch),
+                    spark,
+                    work,
+                    rounds=rounds,
+                    batches=batches,
+                    saturated_s=saturated,
+                    live_s=live,
+                    intervals_ms=every if live > 0 else [],
+                    scratch=Path(scratch),
                 ) | {"session_s": session_s}
     if as_json:
         emit_json(figures)
@@ -73,23 +87,36 @@ def stream(
 
 
 def _print(figures: dict[str, Any]) -> None:
-    table("Throughput, tuples/s", ["tuples a batch", "routed", "plain Spark join", "ratio"], [
-        (part["tuples_per_batch"], part["tuples_per_s"], part["plain_tuples_per_s"], part["ratio"])
-        for part in (figures["usual"], figures["saturated"])
-    ])
+    table(
+        "Throughput, tuples/s",
+        ["tuples a batch", "routed", "plain Spark join", "ratio"],
+        [
+            (part["tuples_per_batch"], part["tuples_per_s"], part["plain_tuples_per_s"], part["ratio"])
+            for part in (figures["usual"], figures["saturated"])
+        ],
+    )
     if figures["live"]:
-        table(f"Live; the session started in {figures['session_s']:.1f} s before",
-              ["batch every, ms", "latency p50, ms", "p99, ms", "first result after, s", "batch takes, ms"], [
-            (run["every_ms"], (run["latency_ms"] or {}).get("p50"), (run["latency_ms"] or {}).get("p99"),
-             run["first_result_s"], (run["batch_ms"] or {}).get("p50")) for run in figures["live"]
-        ])
+        table(
+            f"Live; the session started in {figures['session_s']:.1f} s before",
+            ["batch every, ms", "latency p50, ms", "p99, ms", "first result after, s", "batch takes, ms"],
+            [
+                (
+                    run["every_ms"],
+                    (run["latency_ms"] or {}).get("p50"),
+                    (run["latency_ms"] or {}).get("p99"),
+                    run["first_result_s"],
+                    (run["batch_ms"] or {}).get("p50"),
+                )
+                for run in figures["live"]
+            ],
+        )
 
 
 def _print_soak(figures: dict[str, Any]) -> None:
     from nova_lab.bench.live import BOUNDED
 
-    table(f"{figures['minutes']:.1f} minutes at {figures['tuples_per_s']:,.0f} tuples/s, "
-          f"{figures['results']:,} results", ["", "second quarter", "last quarter", "most"], [
-        (name, *(figures[name] or {}).values())
-        for name in BOUNDED
-    ])
+    table(
+        f"{figures['minutes']:.1f} minutes at {figures['tuples_per_s']:,.0f} tuples/s, {figures['results']:,} results",
+        ["", "second quarter", "last quarter", "most"],
+        [(name, *(figures[name] or {}).values()) for name in BOUNDED],
+    )

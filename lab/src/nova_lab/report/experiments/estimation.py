@@ -29,11 +29,13 @@ def units(setting: Setting) -> list[Unit]:
     """Draws over the 419 nodes, with and without capacity limits, and the fixed instance."""
     drawn = [
         Unit("estimation", {"origin": "draw", "level": level, "seed": seed})
-        for level in (5, UNLIMITED) for seed in range(setting.seeds)
+        for level in (5, UNLIMITED)
+        for seed in range(setting.seeds)
     ]
     fixed = [
         Unit("estimation", {"origin": "instance", "level": level, "seed": 0})
-        for level in (5, UNLIMITED) if instance_file(setting, INSTANCE, level) is not None
+        for level in (5, UNLIMITED)
+        if instance_file(setting, INSTANCE, level) is not None
     ]
     return drawn + fixed
 
@@ -57,19 +59,28 @@ def run_approaches(setting: Setting, parameters: Parameters) -> list[Row]:
     rows = []
     for name in ("nova", "top-c") if level == UNLIMITED else [name for name in ORDER if name != "nova-inf"]:
         placement, seconds = (
-            run("nova", replace(problem, latency=latency), space, options) if name == "nova-measured"
+            run("nova", replace(problem, latency=latency), space, options)
+            if name == "nova-measured"
             else run(name, problem, space, options)
         )
         estimate = evaluate(problem, placement.plan, placement.distances)
         truth = evaluate(problem, placement.plan, placement.over(measured))
-        rows.append({
-            **parameters, "approach": f"{name}-inf" if level == UNLIMITED else name, "nodes": n,
-            "neighbours": NEIGHBOURS, "seconds": seconds, "median_relative_error": accuracy.median_relative_error,
-            "tiv_share": accuracy.tiv_share,
-            "mean_estimated_ms": estimate.latency_mean_ms, "mean_measured_ms": truth.latency_mean_ms,
-            "p90_estimated_ms": estimate.latency_p90_ms, "p90_measured_ms": truth.latency_p90_ms,
-            "overloaded": estimate.overloaded,
-        })
+        rows.append(
+            {
+                **parameters,
+                "approach": f"{name}-inf" if level == UNLIMITED else name,
+                "nodes": n,
+                "neighbours": NEIGHBOURS,
+                "seconds": seconds,
+                "median_relative_error": accuracy.median_relative_error,
+                "tiv_share": accuracy.tiv_share,
+                "mean_estimated_ms": estimate.latency_mean_ms,
+                "mean_measured_ms": truth.latency_mean_ms,
+                "p90_estimated_ms": estimate.latency_p90_ms,
+                "p90_measured_ms": truth.latency_p90_ms,
+                "overloaded": estimate.overloaded,
+            }
+        )
     return rows
 
 
@@ -92,23 +103,29 @@ def section(_setting: Setting, rows: list[Row]) -> Section:
         legend_below(figure, axes)
         drawing = svg(figure)
     content: list[Figure | Grid] = [
-        Figure(drawing, "Mean and 90th percentile of latency, as the cost space estimates it and as it was measured. "
-                        "Trees are left out of the drawing: their ways have many hops."),
+        Figure(
+            drawing,
+            "Mean and 90th percentile of latency, as the cost space estimates it and as it was measured. "
+            "Trees are left out of the drawing: their ways have many hops.",
+        ),
         _table(drawn, names, "Random draws: latency in ms, estimated and measured, means over the draws.", {}),
     ]
     if fixed:
-        content.append(_table(
-            fixed, [name for name in ORDER if select(fixed, approach=name)],
-            "The fixed instance with its published 2-D coordinates, sink at node 0. *Scripts* are the published "
-            "placements charged by the matrix they belong to. The paper's own figures, estimated / measured, "
-            "come from another day's matrix of other nodes, looked up by row number.",
-            published.SCRIPTS_MEASURED,
-        ))
+        content.append(
+            _table(
+                fixed,
+                [name for name in ORDER if select(fixed, approach=name)],
+                "The fixed instance with its published 2-D coordinates, sink at node 0. *Scripts* are the published "
+                "placements charged by the matrix they belong to. The paper's own figures, estimated / measured, "
+                "come from another day's matrix of other nodes, looked up by row number.",
+                published.SCRIPTS_MEASURED,
+            )
+        )
     return Section(
         name="estimation",
         title="Impact of estimation errors",
         question="A placement is made on a cost space that only estimates latencies. Does it still hold when every way "
-                 "is charged its measured round-trip time?",
+        "is charged its measured round-trip time?",
         setup=_setup(drawn),
         content=content,
         reading=_reading(drawn, names),
@@ -136,8 +153,10 @@ def _table(rows: list[Row], names: list[str], caption: str, scripts: dict[str, t
     for name in names:
         # the published top-c ran without capacity limits
         mine = select(rows, approach="top-c-inf" if scripts and name == "top-c" else name)
-        line: list[object] = [label(name), *(
-            mean(mine, f"{column}_{kind}_ms") for column in ("mean", "p90") for kind in ("estimated", "measured"))]
+        line: list[object] = [
+            label(name),
+            *(mean(mine, f"{column}_{kind}_ms") for column in ("mean", "p90") for kind in ("estimated", "measured")),
+        ]
         if scripts:
             printed = published.PAPER_ESTIMATION.get(name, {})
             line += [*scripts.get(name, (None, None)), _pair(printed, "mean"), _pair(printed, "p90")]
@@ -168,11 +187,16 @@ def _reading(rows: list[Row], names: list[str]) -> list[str]:
     sentences.append(
         f"The estimate is furthest off for {label(wide)} ({100 * off(wide, 'mean'):+.0f} % in the mean): errors of one "
         f"hop add up along a route."
-        if wide in HOPS else
-        f"The estimate is furthest off for {label(wide)} ({100 * off(wide, 'mean'):+.0f} % in the mean)."
+        if wide in HOPS
+        else f"The estimate is furthest off for {label(wide)} ({100 * off(wide, 'mean'):+.0f} % in the mean)."
     )
-    slower = [name for name in names if not name.startswith("nova") and name != "sink"
-              and mean(select(rows, approach=name), "p90_measured_ms") > mean(nova, "p90_measured_ms")]
+    slower = [
+        name
+        for name in names
+        if not name.startswith("nova")
+        and name != "sink"
+        and mean(select(rows, approach=name), "p90_measured_ms") > mean(nova, "p90_measured_ms")
+    ]
     total = len([n for n in names if not n.startswith("nova") and n != "sink"])
     sentences.append(
         f"Measured at the 90th percentile, {len(slower)} of {total} baselines other than sink-based are slower than "

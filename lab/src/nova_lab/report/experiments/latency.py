@@ -38,8 +38,11 @@ def section(setting: Setting, rows: list[Row]) -> Section:
         draw_heat(axes[0], heat, [label(a) for a in names], [TOPOLOGIES[t].label for t in topologies])
         drawing = svg(figure)
     content: list[Figure | Grid] = [
-        Figure(drawing, "90th percentile of latency less that of sink-based, in ms, means over the draws; the colour "
-                        "is logarithmic. Sink-based, every source straight to the sink, is zero by definition."),
+        Figure(
+            drawing,
+            "90th percentile of latency less that of sink-based, in ms, means over the draws; the colour "
+            "is logarithmic. Sink-based, every source straight to the sink, is zero by definition.",
+        ),
         _quality(drawn, topologies),
     ]
     if fixed:
@@ -52,7 +55,7 @@ def section(setting: Setting, rows: list[Row]) -> Section:
         name="latency",
         title="Placement quality",
         question="How close does each approach come to sending every tuple straight to the sink, and what does "
-                 "respecting capacities cost?",
+        "respecting capacities cost?",
         setup=_setup(drawn, topologies),
         content=content,
         reading=_reading(drawn, fixed, topologies, names),
@@ -78,18 +81,37 @@ def _quality(drawn: list[Row], topologies: list[str]) -> Grid:
         for name in ("nova", "nova-paper"):
             mine = select(drawn, approach=name, topology=topology)
             if mine:
-                lines.append([
-                    TOPOLOGIES[topology].label, label(name), mean(mine, "delta_mean_ms"),
-                    mean(mine, "bound_delta_mean_ms"), mean(mine, "delta_p90_ms"), round(100 * mean(mine, "gap"), 2),
-                    mean(mine, "replicas"), mean(mine, "tuples_in"), mean(mine, "overloaded_percent"),
-                    mean(mine, "seconds"),
-                ])
+                lines.append(
+                    [
+                        TOPOLOGIES[topology].label,
+                        label(name),
+                        mean(mine, "delta_mean_ms"),
+                        mean(mine, "bound_delta_mean_ms"),
+                        mean(mine, "delta_p90_ms"),
+                        round(100 * mean(mine, "gap"), 2),
+                        mean(mine, "replicas"),
+                        mean(mine, "tuples_in"),
+                        mean(mine, "overloaded_percent"),
+                        mean(mine, "seconds"),
+                    ]
+                )
     return Grid(
         "Nova at the most unequal capacities: mean and 90th percentile of the latency it adds to sink-based, the mean "
         "that no feasible placement can undercut, and how far its objective lies above that bound.",
-        ["topology", "variant", "mean delta, ms", "its lower bound", "90P delta, ms", "gap, %", "replicas",
-         "tuples/s to hosts", "overloaded, %", "seconds"],
-        lines, ours=range(len(lines)),
+        [
+            "topology",
+            "variant",
+            "mean delta, ms",
+            "its lower bound",
+            "90P delta, ms",
+            "gap, %",
+            "replicas",
+            "tuples/s to hosts",
+            "overloaded, %",
+            "seconds",
+        ],
+        lines,
+        ours=range(len(lines)),
     )
 
 
@@ -105,30 +127,41 @@ def _beside_published(fixed: list[Row]) -> list[Grid]:
             cells += [mean(mine, "unweighted_delta_p90_ms"), mean(mine, "published_exact_p90_delta")]
         lines.append(cells)
     heads = [f"{TOPOLOGIES[t].short}: {what}" for t in topologies for what in ("ours", "scripts")]
-    means = [[
-        TOPOLOGIES[t].label, mean(select(fixed, topology=t, approach="nova"), "delta_mean_ms"),
-        published.LP_MEAN_DELTA[t], published.SCRIPTS_MEAN_DELTA[t],
-        mean(select(fixed, topology=t, approach="nova"), "replicas"),
-        mean(select(fixed, topology=t, approach="nova"), "overloaded_percent"),
-    ] for t in topologies]
+    means = [
+        [
+            TOPOLOGIES[t].label,
+            mean(select(fixed, topology=t, approach="nova"), "delta_mean_ms"),
+            published.LP_MEAN_DELTA[t],
+            published.SCRIPTS_MEAN_DELTA[t],
+            mean(select(fixed, topology=t, approach="nova"), "replicas"),
+            mean(select(fixed, topology=t, approach="nova"), "overloaded_percent"),
+        ]
+        for t in topologies
+    ]
     return [
         Grid(
             "The fixed instances of the published scripts: 90th-percentile delta to sink-based in ms, by the scripts' "
             "own metric (plain mean over a source's replicas) but without truncating every hop to whole milliseconds "
             "as they do. Clustering is unseeded in the scripts and varies from run to run. Their PlanetLab is degrees "
             "of latitude and longitude, not milliseconds.",
-            ["approach", *heads], lines, ours=[i for i, n in enumerate(names) if n.startswith("nova")],
+            ["approach", *heads],
+            lines,
+            ours=[i for i, n in enumerate(names) if n.startswith("nova")],
         ),
         Grid(
             "The same deltas as the paper and the scripts print them, hops truncated. *Nova* is Nova(p) there.",
             ["approach", *(TOPOLOGIES[t].label for t in topologies)],
-            [[label(name), *(published.SCRIPTS_P90_DELTA[t].get(name) for t in topologies)]
-             for name in names if name != "nova-paper"],
+            [
+                [label(name), *(published.SCRIPTS_P90_DELTA[t].get(name) for t in topologies)]
+                for name in names
+                if name != "nova-paper"
+            ],
         ),
         Grid(
             "The same instances at the most unequal capacities: mean delta to sink-based in ms of Nova, of an LP "
             "optimum with window slices, and of the published Nova(p).",
-            ["topology", "Nova", "LP optimum", "published Nova(p)", "Nova: replicas", "Nova: overloaded, %"], means,
+            ["topology", "Nova", "LP optimum", "published Nova(p)", "Nova: replicas", "Nova: overloaded, %"],
+            means,
         ),
     ]
 
@@ -150,34 +183,41 @@ def _reading(drawn: list[Row], fixed: list[Row], topologies: list[str], names: l
     nova = select(drawn, approach="nova")
     deltas = [mean(select(nova, topology=t), "delta_p90_ms") for t in topologies]
     gap = spread(nova, "gap")
-    respecting = [n for n in names if not n.endswith("-inf")
-                  and spread(select(drawn, approach=n), "overloaded_percent")[1] == 0]
+    respecting = [
+        n for n in names if not n.endswith("-inf") and spread(select(drawn, approach=n), "overloaded_percent")[1] == 0
+    ]
     first = (
         f"With capacities respected, Nova adds {number(min(deltas))} to {number(max(deltas))} ms to the 90th "
         f"percentile of sink-based over the {len(topologies)} topologies"
-        if len(topologies) > 1 else
-        f"With capacities respected, Nova adds {number(deltas[0])} ms to the 90th percentile of sink-based"
+        if len(topologies) > 1
+        else f"With capacities respected, Nova adds {number(deltas[0])} ms to the 90th percentile of sink-based"
     )
     if gap[0] == gap[0]:
         first += (
-            f", and its cost is at a proven lower bound (gap below {REACHED:.2%})" if gap[1] < REACHED else
-            f", and its cost lies {number(100 * gap[0])} to {number(100 * gap[1])} % above a proven lower bound"
+            f", and its cost is at a proven lower bound (gap below {REACHED:.2%})"
+            if gap[1] < REACHED
+            else f", and its cost lies {number(100 * gap[0])} to {number(100 * gap[1])} % above a proven lower bound"
         )
     sentences = [first + "."]
     others = [n for n in respecting if not n.startswith("nova")]
     sentences.append(
         "No baseline respects capacities on all draws, so their latencies are those of placements that would not run "
-        "(see the queueing experiment)." if not others else
-        f"Among the baselines only {listing([label(n) for n in others])} keep within capacities."
+        "(see the queueing experiment)."
+        if not others
+        else f"Among the baselines only {listing([label(n) for n in others])} keep within capacities."
     )
     for name in ("source", "top-c", "tree"):
         if name in names:
-            worse = [t for t, d in zip(topologies, deltas, strict=True)
-                     if mean(select(drawn, approach=name, topology=t), "delta_p90_ms") > d]
+            worse = [
+                t
+                for t, d in zip(topologies, deltas, strict=True)
+                if mean(select(drawn, approach=name, topology=t), "delta_p90_ms") > d
+            ]
             sentences.append(
                 f"{label(name)} is slower than Nova on {len(worse)} of {len(topologies)} topologies, though it ignores "
-                f"capacities." if name != "top-c" else
-                f"{label(name)} is slower than Nova on {len(worse)} of {len(topologies)} topologies."
+                f"capacities."
+                if name != "top-c"
+                else f"{label(name)} is slower than Nova on {len(worse)} of {len(topologies)} topologies."
             )
     if fixed:
         better = []
@@ -187,10 +227,13 @@ def _reading(drawn: list[Row], fixed: list[Row], topologies: list[str], names: l
         wins = [t for t, gain in better if gain > 0]
         sentences.append(
             f"On the fixed instances Nova's 90th-percentile delta is below that of the published Nova(p) on "
-            f"{len(wins)} of {len(better)}: " + "; ".join(
+            f"{len(wins)} of {len(better)}: "
+            + "; ".join(
                 f"{TOPOLOGIES[t].label} {number(published.SCRIPTS_P90_DELTA[t]['nova'])} → "
                 f"{number(mean(select(fixed, topology=t, approach='nova'), 'unweighted_delta_p90_ms'))} ms"
-                for t, _ in better) + "."
+                for t, _ in better
+            )
+            + "."
         )
     return sentences
 

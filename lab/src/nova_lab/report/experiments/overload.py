@@ -44,10 +44,15 @@ def section(_setting: Setting, rows: list[Row]) -> Section:
         for name in names:
             points = [select(drawn, approach=name, level=level) for level in levels]
             ranges = [spread(point, "overloaded_percent") for point in points]
-            lines.append(Line(
-                name, [mean(point, "cv") for point in points], [mean(p, "overloaded_percent") for p in points],
-                [low for low, _ in ranges], [high for _, high in ranges],
-            ))
+            lines.append(
+                Line(
+                    name,
+                    [mean(point, "cv") for point in points],
+                    [mean(p, "overloaded_percent") for p in points],
+                    [low for low, _ in ranges],
+                    [high for _, high in ranges],
+                )
+            )
         draw_lines(axes[0], lines, "coefficient of variation of node capacities", "overloaded, % of hosts")
         axes[0].set_ylim(-3, 103)
         legend_below(figure, axes, 4)
@@ -58,30 +63,46 @@ def section(_setting: Setting, rows: list[Row]) -> Section:
         base = "nova" if name.startswith("nova") else name
         mine = select(drawn, approach=name)
         given = select(fixed, approach=name)
-        table.append([
-            label(name),
-            between(*spread(mine, "overloaded_percent")),
-            round(mean(mine, "hosts")),
-            between(*spread(given, "overloaded_percent")) if given else None,
-            between(*spread(given, "overloaded_percent_scripts")) if given else None,
-            between(*published.SCRIPTS_OVERLOAD[base]) if name != "nova" else None,
-            between(*published.PAPER_OVERLOAD[base]) if name != "nova-paper" else None,
-        ])
-    columns = ["approach", "random draws, %", "hosts used", "fixed instances, %",
-               "the same, charged as the scripts do, %", "published scripts, %", "paper, %"]
+        table.append(
+            [
+                label(name),
+                between(*spread(mine, "overloaded_percent")),
+                round(mean(mine, "hosts")),
+                between(*spread(given, "overloaded_percent")) if given else None,
+                between(*spread(given, "overloaded_percent_scripts")) if given else None,
+                between(*published.SCRIPTS_OVERLOAD[base]) if name != "nova" else None,
+                between(*published.PAPER_OVERLOAD[base]) if name != "nova-paper" else None,
+            ]
+        )
+    columns = [
+        "approach",
+        "random draws, %",
+        "hosts used",
+        "fixed instances, %",
+        "the same, charged as the scripts do, %",
+        "published scripts, %",
+        "paper, %",
+    ]
     return Section(
         name="overload",
         title="Mitigation of over-utilization",
         question="Does an approach ask more of a node than it can give, and does that get worse as nodes grow unequal?",
         setup=_setup(drawn, fixed),
         content=[
-            Figure(drawing, "Overloaded hosts, as a percentage of the nodes that run a join, against how unequal node "
-                            "capacities are. Lines are means over the draws, bands their range."),
-            Grid("Overloaded hosts over all levels, lowest to highest. A host is overloaded when the distinct tuples/s "
-                 "that its sub-joins bring exceed its capacity; every approach is charged in this way. The published "
-                 "scripts charge source-based only the remote stream and trees also for relaying, so their figures "
-                 "stand beside ours charged likewise.", columns, table,
-                 ours=[i for i, name in enumerate(names) if name.startswith("nova")]),
+            Figure(
+                drawing,
+                "Overloaded hosts, as a percentage of the nodes that run a join, against how unequal node "
+                "capacities are. Lines are means over the draws, bands their range.",
+            ),
+            Grid(
+                "Overloaded hosts over all levels, lowest to highest. A host is overloaded when the distinct tuples/s "
+                "that its sub-joins bring exceed its capacity; every approach is charged in this way. The published "
+                "scripts charge source-based only the remote stream and trees also for relaying, so their figures "
+                "stand beside ours charged likewise.",
+                columns,
+                table,
+                ours=[i for i, name in enumerate(names) if name.startswith("nova")],
+            ),
         ],
         reading=_reading(drawn, names),
         skipped=[] if fixed else ["the fixed instances (give their folder with `--instances`)."],
@@ -106,8 +127,9 @@ def _reading(drawn: list[Row], names: list[str]) -> list[str]:
     worst = spread(nova, "overloaded_percent")[1]
     first = (
         f"Nova overloads no host in {'any' if clean == len(nova) else f'{clean} of {len(nova)}'} of its "
-        f"{len(nova)} placements" if clean == len(nova) else
-        f"Nova overloads no host in {clean} of {len(nova)} placements; at worst {number(worst)} % of its hosts"
+        f"{len(nova)} placements"
+        if clean == len(nova)
+        else f"Nova overloads no host in {clean} of {len(nova)} placements; at worst {number(worst)} % of its hosts"
     )
     baselines = sorted(
         (name for name in names if not name.startswith("nova")),
@@ -119,7 +141,8 @@ def _reading(drawn: list[Row], names: list[str]) -> list[str]:
     rising = [name for name in baselines if _slope(select(drawn, approach=name)) > 2]
     sentences.append(
         f"From the most equal to the most unequal capacities overload rises for {listing([label(n) for n in rising])}."
-        if rising else "Overload does not rise with heterogeneity for any baseline by more than 2 points."
+        if rising
+        else "Overload does not rise with heterogeneity for any baseline by more than 2 points."
     )
     paper = select(drawn, approach="nova-paper")
     if paper:

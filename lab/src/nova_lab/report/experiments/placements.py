@@ -31,7 +31,8 @@ def run(setting: Setting, parameters: Parameters) -> list[Row]:
     """Place by every approach and measure all alike. Without capacity limits only Nova and top-c differ from before."""
     topology, level, seed = parameters["topology"], parameters["level"], parameters["seed"]
     work = (
-        drawn(topology, level, seed) if parameters["origin"] == "draw"
+        drawn(topology, level, seed)
+        if parameters["origin"] == "draw"
         else instance(setting, TOPOLOGIES[topology].instance, level)
     )
     names = ("nova", "top-c") if level == UNLIMITED else APPROACHES

@@ -53,8 +53,12 @@ def run_bursts(_setting: Setting, parameters: Parameters) -> list[Row]:
     problem = drawn("synthetic", 5, parameters["seed"]).problem
     options = Options(seed=parameters["seed"], utilisation=parameters["utilisation"])
     return [
-        {"part": "bursts", **parameters, "window_ms": window,
-         **simulated(with_window(problem, window), parameters, options)}
+        {
+            "part": "bursts",
+            **parameters,
+            "window_ms": window,
+            **simulated(with_window(problem, window), parameters, options),
+        }
         for window in (WINDOWS_MS if parameters["utilisation"] == STEADY else (1_000.0,))
     ]
 
@@ -84,7 +88,9 @@ def cluster_problem(seed: int) -> Problem:
         nodes=Nodes(numbered_ids(n, "pi"), capacity, np.full(n, np.inf), hosts, blobs(n, seed), np.zeros(n)),
         streams=("pressure", "humidity"),
         sources=Sources(
-            numbered_ids(2 * regions, "s"), np.repeat(np.array([0, 1], np.int32), regions), source_nodes,
+            numbered_ids(2 * regions, "s"),
+            np.repeat(np.array([0, 1], np.int32), regions),
+            source_nodes,
             np.full(2 * regions, rate),
         ),
         queries=(Query("climate", 0, 1, 0, Pairs(rows, rows + np.int32(regions), np.full(regions, rate))),),
@@ -96,9 +102,7 @@ def simulated(problem: Problem, parameters: Parameters, options: Options) -> Row
     problem, space = embedded(problem, options)
     placement, seconds = run(parameters["approach"], problem, space, options)
     plan = placement.plan
-    outcome = simulate(
-        problem, plan, parameters["seconds"], seed=parameters["seed"], distances=placement.distances
-    )
+    outcome = simulate(problem, plan, parameters["seconds"], seed=parameters["seed"], distances=placement.distances)
     load = node_load(flows(plan), len(problem.nodes))
     per_join = np.bincount(plan.replicas.join, minlength=len(plan.joins))
     return {
@@ -122,10 +126,7 @@ def simulated(problem: Problem, parameters: Parameters, options: Options) -> Row
 
 def _latencies(outcome: SimulationResult) -> Row:
     kinds = {"tuple": outcome.tuple_ms, "result": outcome.result_ms, "window": outcome.window_ms}
-    return {
-        f"{kind}_{name}_ms": value
-        for kind, column in kinds.items() for name, value in percentiles(column).items()
-    }
+    return {f"{kind}_{name}_ms": value for kind, column in kinds.items() for name, value in percentiles(column).items()}
 
 
 def section(_setting: Setting, rows: list[Row]) -> Section:
@@ -134,16 +135,24 @@ def section(_setting: Setting, rows: list[Row]) -> Section:
     names = [name for name in ORDER if select(runs, approach=name)]
     one = {name: select(runs, approach=name)[0] for name in names}
     with canvas(2, height=4.0) as (figure, axes):
-        lines = [Line(name, one[name]["times_s"], [b / 1000 for b in one[name]["backlogs"]], plain=True)
-                 for name in names]
+        lines = [
+            Line(name, one[name]["times_s"], [b / 1000 for b in one[name]["backlogs"]], plain=True) for name in names
+        ]
         draw_lines(axes[0], lines, "seconds", "thousand tuples waiting", title="backlog over time")
-        draw_cdf(axes[1], {name: one[name]["quantiles_ms"] for name in names}, "event to sink, ms",
-                 title="tuples that arrive within")
+        draw_cdf(
+            axes[1],
+            {name: one[name]["quantiles_ms"] for name in names},
+            "event to sink, ms",
+            title="tuples that arrive within",
+        )
         legend_below(figure, axes, 4)
         drawing = svg(figure)
     content: list[Figure | Grid] = [
-        Figure(drawing, "Left: tuples that have reached a host and wait there. Right: share of tuples whose way from "
-                        "event to sink, queue included, takes at most so long (logarithmic)."),
+        Figure(
+            drawing,
+            "Left: tuples that have reached a host and wait there. Right: share of tuples whose way from "
+            "event to sink, queue included, takes at most so long (logarithmic).",
+        ),
         _runs_table(names, one),
     ]
     if bursts:
@@ -154,7 +163,7 @@ def section(_setting: Setting, rows: list[Row]) -> Section:
         name="queueing",
         title="End-to-end in simulation",
         question="Averages know a node's load, not its queue. What latency, throughput and backlog do tuples see when "
-                 "nodes serve them one by one?",
+        "nodes serve them one by one?",
         setup=_setup(runs),
         content=content,
         reading=_reading(names, one, bursts, cluster),
@@ -177,40 +186,94 @@ def _runs_table(names: list[str], one: dict[str, Row]) -> Grid:
     return Grid(
         "Every approach at the paper's rates. Served are tuples that a host has finished, once per sub-join; results "
         "are matched pairs at the sink; saturated nodes get more than they can serve.",
-        ["approach", "tuple p50, ms", "tuple p99, ms", "result p99, ms", "window p99, ms", "served /s", "results /s",
-         "backlog at the end", "saturated nodes"],
-        [[label(n), one[n]["tuple_p50_ms"], one[n]["tuple_p99_ms"], one[n]["result_p99_ms"],
-          one[n]["window_p99_ms"], one[n]["served_per_s"], one[n]["results_per_s"], int(one[n]["backlog"]),
-          int(one[n]["saturated"])] for n in names],
+        [
+            "approach",
+            "tuple p50, ms",
+            "tuple p99, ms",
+            "result p99, ms",
+            "window p99, ms",
+            "served /s",
+            "results /s",
+            "backlog at the end",
+            "saturated nodes",
+        ],
+        [
+            [
+                label(n),
+                one[n]["tuple_p50_ms"],
+                one[n]["tuple_p99_ms"],
+                one[n]["result_p99_ms"],
+                one[n]["window_p99_ms"],
+                one[n]["served_per_s"],
+                one[n]["results_per_s"],
+                int(one[n]["backlog"]),
+                int(one[n]["saturated"]),
+            ]
+            for n in names
+        ],
         ours=[i for i, n in enumerate(names) if n.startswith("nova")],
     )
 
 
 def _bursts_figure(bursts: list[Row]) -> Figure:
     with canvas(2, height=3.4) as (figure, axes):
-        for panel, (column, fixed, x, title) in zip(axes, (
-            ("window_ms", {"utilisation": STEADY}, "window, ms", f"by window length, {STEADY:.0%} utilisation allowed"),
-            ("utilisation", {"window_ms": 1000.0}, "utilisation allowed", "by headroom, windows of one second"),
-        ), strict=True):
+        for panel, (column, fixed, x, title) in zip(
+            axes,
+            (
+                (
+                    "window_ms",
+                    {"utilisation": STEADY},
+                    "window, ms",
+                    f"by window length, {STEADY:.0%} utilisation allowed",
+                ),
+                ("utilisation", {"window_ms": 1000.0}, "utilisation allowed", "by headroom, windows of one second"),
+            ),
+            strict=True,
+        ):
             lines = []
             for name in ("nova-window", "nova-grid"):
                 mine = sorted(select(bursts, approach=name, **fixed), key=lambda r: float(r[column]))
                 lines.append(Line(name, [r[column] for r in mine], [r["tuple_p99_ms"] for r in mine]))
             draw_lines(panel, lines, x, "tuple p99, ms", log="xy" if column == "window_ms" else "y", title=title)
         legend_below(figure, axes)
-        return Figure(svg(figure), "The price of bursts: with window slices a whole window comes to one host at once, "
-                                   "with a grid every host gets a steady part of every window.")
+        return Figure(
+            svg(figure),
+            "The price of bursts: with window slices a whole window comes to one host at once, "
+            "with a grid every host gets a steady part of every window.",
+        )
 
 
 def _bursts_table(bursts: list[Row]) -> Grid:
     order = sorted(bursts, key=lambda r: (r["window_ms"], -r["utilisation"], r["approach"]))
     return Grid(
         "Slices and grid under the same load: the grid needs more traffic, the slices more patience.",
-        ["window, ms", "utilisation allowed", "split", "split joins, %", "deliveries/s", "tuple p50, ms", "p99, ms",
-         "window p99, ms", "longest queue", "overloaded hosts"],
-        [[r["window_ms"], r["utilisation"], label(r["approach"]), 100 * r["split_share"], r["delivered_per_s"],
-          r["tuple_p50_ms"], r["tuple_p99_ms"], r["window_p99_ms"], int(r["peak_backlog"]), int(r["overloaded"])]
-         for r in order],
+        [
+            "window, ms",
+            "utilisation allowed",
+            "split",
+            "split joins, %",
+            "deliveries/s",
+            "tuple p50, ms",
+            "p99, ms",
+            "window p99, ms",
+            "longest queue",
+            "overloaded hosts",
+        ],
+        [
+            [
+                r["window_ms"],
+                r["utilisation"],
+                label(r["approach"]),
+                100 * r["split_share"],
+                r["delivered_per_s"],
+                r["tuple_p50_ms"],
+                r["tuple_p99_ms"],
+                r["window_p99_ms"],
+                int(r["peak_backlog"]),
+                int(r["overloaded"]),
+            ]
+            for r in order
+        ],
     )
 
 
@@ -223,17 +286,34 @@ def _cluster_table(cluster: list[Row]) -> Grid:
         row = select(cluster, approach=name)[0]
         known = published.PAPER_CLUSTER.get({"tree": "source", "cl-sf": "top-c", "cl-tree-sf": "top-c"}.get(name, name))
         ratio = base / row["results"] if row["results"] else math.inf
-        lines.append([
-            label(name), round(row["results"]), ratio, row["tuple_mean_ms"], row["tuple_p99_ms"], int(row["backlog"]),
-            known[0] if known else None, paper_base / known[0] if known else None,
-        ])
+        lines.append(
+            [
+                label(name),
+                round(row["results"]),
+                ratio,
+                row["tuple_mean_ms"],
+                row["tuple_p99_ms"],
+                int(row["backlog"]),
+                known[0] if known else None,
+                paper_base / known[0] if known else None,
+            ]
+        )
     ours = [i for i, name in enumerate(names) if name.startswith("nova")]
     return Grid(
         "The paper's cluster in simulation, two minutes. The paper groups tree with source-based, and clusters with "
         "top-c; its 'latency' is the gap between two results at the sink and is therefore not set beside ours.",
-        ["approach", "results", "Nova's results / its", "tuple mean, ms", "tuple p99, ms", "backlog at the end",
-         "paper: results", "paper: Nova's / its"],
-        lines, ours=ours,
+        [
+            "approach",
+            "results",
+            "Nova's results / its",
+            "tuple mean, ms",
+            "tuple p99, ms",
+            "backlog at the end",
+            "paper: results",
+            "paper: Nova's / its",
+        ],
+        lines,
+        ours=ours,
     )
 
 
@@ -247,7 +327,8 @@ def _reading(names: list[str], one: dict[str, Row], bursts: list[Row], cluster: 
         f"{listing([label(n) for n in steady])}. At the 99th percentile a tuple needs "
         f"{_time(one[best]['tuple_p99_ms'])} with {label(best)} and "
         f"{_time(one[rival]['tuple_p99_ms'])} with {label(rival)}, the best baseline."
-        if growing else "No approach builds up a growing backlog at this load."
+        if growing
+        else "No approach builds up a growing backlog at this load."
     ]
     if "nova-window" in one and "nova-grid" in one:
         a, b = one["nova-window"], one["nova-grid"]
@@ -259,8 +340,10 @@ def _reading(names: list[str], one: dict[str, Row], bursts: list[Row], cluster: 
     slices = {r["window_ms"]: r for r in select(bursts, approach="nova-window", utilisation=STEADY)}
     grid = {r["window_ms"]: r for r in select(bursts, approach="nova-grid", utilisation=STEADY)}
     if slices and grid:
-        ratios = [f"{number(w / 1000)} s: {number(slices[w]['tuple_p99_ms'] / grid[w]['tuple_p99_ms'])} ×"
-                  for w in sorted(slices)]
+        ratios = [
+            f"{number(w / 1000)} s: {number(slices[w]['tuple_p99_ms'] / grid[w]['tuple_p99_ms'])} ×"
+            for w in sorted(slices)
+        ]
         sentences.append(
             "The burst cost of slices grows with the window, as a host must work off a whole window that came at its "
             "full rate; 99th percentile of slices over grid by window length: " + ", ".join(ratios) + "."

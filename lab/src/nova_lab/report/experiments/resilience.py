@@ -62,11 +62,18 @@ def run_hours(setting: Setting, parameters: Parameters) -> list[Row]:
         measured = Measured(latency, series.nodes, space)
         for name, placement in (kept | fresh).items():
             figures = evaluate(problem, placement.plan, measured)
-            rows.append({
-                **parameters, "hour": hour, "approach": name, "nodes": series.nodes,
-                "mean_ms": figures.latency_mean_ms, "p90_ms": figures.latency_p90_ms,
-                "overloaded": figures.overloaded, "changed_pairs": series.changed[hour],
-            })
+            rows.append(
+                {
+                    **parameters,
+                    "hour": hour,
+                    "approach": name,
+                    "nodes": series.nodes,
+                    "mean_ms": figures.latency_mean_ms,
+                    "p90_ms": figures.latency_p90_ms,
+                    "overloaded": figures.overloaded,
+                    "changed_pairs": series.changed[hour],
+                }
+            )
     return rows
 
 
@@ -86,23 +93,43 @@ def section(_setting: Setting, rows: list[Row]) -> Section:
             for name in names:
                 points = [select(drawn, approach=name, hour=hour) for hour in hours]
                 ranges = [spread(point, column) for point in points]
-                lines.append(Line(name, hours, [mean(point, column) for point in points], [a for a, _ in ranges],
-                                  [b for _, b in ranges], dashed=name == "nova-replanned"))
+                lines.append(
+                    Line(
+                        name,
+                        hours,
+                        [mean(point, column) for point in points],
+                        [a for a, _ in ranges],
+                        [b for _, b in ranges],
+                        dashed=name == "nova-replanned",
+                    )
+                )
             draw_lines(panel, lines, "hour", "latency, ms", title=title)
             panel.set_ylim(0, 1.12 * panel.get_ylim()[1])
         legend_below(figure, axes)
         drawing = svg(figure)
     content: list[Figure | Grid] = [
-        Figure(drawing, "Latency of the placement of hour 0, of a fresh placement every hour, and of sink-based; means "
-                        "over the draws, bands their range."),
-        _table(drawn, hours, "Random draws: lowest and highest over the hours, with the standard deviation between "
-                             "hours, in ms.", {}),
+        Figure(
+            drawing,
+            "Latency of the placement of hour 0, of a fresh placement every hour, and of sink-based; means "
+            "over the draws, bands their range.",
+        ),
+        _table(
+            drawn,
+            hours,
+            "Random draws: lowest and highest over the hours, with the standard deviation between hours, in ms.",
+            {},
+        ),
     ]
     if fixed:
-        content.append(_table(
-            fixed, hours, "The fixed instance of the published scripts (their coordinates of hour 0, sink at node 0) "
-                          "and their figures, halved: they sum both directions, as the paper prints them for Nova.",
-            published.PAPER_RESILIENCE))
+        content.append(
+            _table(
+                fixed,
+                hours,
+                "The fixed instance of the published scripts (their coordinates of hour 0, sink at node 0) "
+                "and their figures, halved: they sum both directions, as the paper prints them for Nova.",
+                published.PAPER_RESILIENCE,
+            )
+        )
     return Section(
         name="resilience",
         title="Resilience to latency variations",
@@ -135,8 +162,12 @@ def _table(rows: list[Row], hours: list[int], caption: str, known: Mapping[str, 
         if known:
             line += [between(low / 2, high / 2) for low, high in known[name]] if name in known else [None, None]
         lines.append(line)
-    return Grid(caption, columns + (["published: mean", "published: 90P"] if known else []), lines,
-                ours=[i for i, n in enumerate(names) if n.startswith("nova")])
+    return Grid(
+        caption,
+        columns + (["published: mean", "published: 90P"] if known else []),
+        lines,
+        ours=[i for i, n in enumerate(names) if n.startswith("nova")],
+    )
 
 
 def _deviation(numbers: list[float]) -> float:
@@ -158,12 +189,17 @@ def _reading(rows: list[Row], hours: list[int]) -> list[str]:
     if fresh:
         late = hours[1:]
         gain = statistics.fmean(
-            mean(select(nova, hour=h), "mean_ms") - mean(select(fresh, hour=h), "mean_ms") for h in late)
+            mean(select(nova, hour=h), "mean_ms") - mean(select(fresh, hour=h), "mean_ms") for h in late
+        )
         sentences.append(
             f"Planning anew every hour would {'save' if gain > 0 else 'cost'} {number(abs(gain))} ms of mean latency "
-            f"on average ({number(100 * abs(gain) / start)} %)" + (
+            f"on average ({number(100 * abs(gain) / start)} %)"
+            + (
                 ": there is little reason to touch a running placement for the sake of latency alone."
-                if gain / start < 0.05 else ": re-optimizing pays here."))
+                if gain / start < 0.05
+                else ": re-optimizing pays here."
+            )
+        )
     sink = select(rows, approach="sink")
     moves = _deviation([mean(select(sink, hour=h), "mean_ms") for h in hours])
     sentences.append(

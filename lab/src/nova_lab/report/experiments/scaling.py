@@ -25,8 +25,11 @@ WHOLE = ("tree", "cl-sf", "cl-tree-sf")
 """Approaches whose time grows out of hand: the paper's exceed ten minutes above 20,000 nodes."""
 REPEATS = 3
 EVENTS = {
-    "source_removed": "remove source", "source_added": "add source", "node_removed": "remove worker",
-    "node_moved": "move node", "rate_changed": "change rate",
+    "source_removed": "remove source",
+    "source_added": "add source",
+    "node_removed": "remove worker",
+    "node_moved": "move node",
+    "rate_changed": "change rate",
 }
 """The paper's five events, and what it calls them. A source leaves before one comes, so that the new one finds a
 partner."""
@@ -46,7 +49,9 @@ def units(setting: Setting) -> list[Unit]:
     """Each size and approach once, then the events at each size."""
     placing = [
         Unit("placing", {"nodes": n, "approach": name, "seed": 0})
-        for n in sizes(setting) for name in ORDER if name not in WHOLE or n <= limit(setting)
+        for n in sizes(setting)
+        for name in ORDER
+        if name not in WHOLE or n <= limit(setting)
     ]
     return placing + [Unit("events", {"nodes": n, "seed": 0, "repeats": 100}) for n in sizes(setting)]
 
@@ -61,10 +66,16 @@ def run_placing(_setting: Setting, parameters: Parameters) -> list[Row]:
     for _ in range(REPEATS - 1 if seconds < 1.0 else 0):
         seconds = min(seconds, run(name, problem, space, options)[1])
     figures = evaluate(problem, placement.plan, placement.distances)
-    return [{
-        **parameters, "joins": figures.sub_joins, "seconds": seconds, "replicas": figures.replicas,
-        "overloaded": figures.overloaded, "cores": os.cpu_count(),
-    }]
+    return [
+        {
+            **parameters,
+            "joins": figures.sub_joins,
+            "seconds": seconds,
+            "replicas": figures.replicas,
+            "overloaded": figures.overloaded,
+            "cores": os.cpu_count(),
+        }
+    ]
 
 
 def run_events(_setting: Setting, parameters: Parameters) -> list[Row]:
@@ -85,8 +96,13 @@ def run_events(_setting: Setting, parameters: Parameters) -> list[Row]:
                 controller.handle(event)
                 taken[name].append(1000.0 * (time.perf_counter() - started))
     return [
-        {**parameters, "kind": kind, "p50_ms": float(np.percentile(ms, 50)), "p99_ms": float(np.percentile(ms, 99)),
-         "events": len(ms)}
+        {
+            **parameters,
+            "kind": kind,
+            "p50_ms": float(np.percentile(ms, 50)),
+            "p99_ms": float(np.percentile(ms, 99)),
+            "events": len(ms),
+        }
         for kind, ms in taken.items()
     ]
 
@@ -118,8 +134,11 @@ def section(setting: Setting, rows: list[Row]) -> Section:
         axes[1].legend(fontsize=8)
         drawing = svg(figure)
     content: list[Figure | Grid] = [
-        Figure(drawing, "Time to place all joins, and to re-optimize after one event, against the number of nodes "
-                        "(logarithmic). Streams and joins grow with the nodes."),
+        Figure(
+            drawing,
+            "Time to place all joins, and to re-optimize after one event, against the number of nodes "
+            "(logarithmic). Streams and joins grow with the nodes.",
+        ),
         _placing_table(placing, names),
         _events_table(events, kinds),
     ]
@@ -129,7 +148,7 @@ def section(setting: Setting, rows: list[Row]) -> Section:
         name="scaling",
         title="Placement and re-optimization scalability",
         question="How long does it take to place the joins of a network, and to react when one thing in it changes, as "
-                 "the network grows to a million nodes?",
+        "the network grows to a million nodes?",
         setup=(
             f"Synthetic topologies from {min(r['nodes'] for r in placing):,} to {max(r['nodes'] for r in placing):,} "
             f"nodes, 60 % of them sources, at the most unequal capacities. Times are wall time on this machine "
@@ -157,8 +176,12 @@ def _placing_table(placing: list[Row], names: list[str]) -> Grid:
     lines.append(["Nova: joins per second", *(mean(r, "joins") / mean(r, "seconds") if r else None for r in nova)])
     lines.append(["Nova in the paper (Ryzen 7 5700X)", *(published.PAPER_SECONDS.get(n) for n in every)])
     lines.append(["published scripts, two cores", *(published.SCRIPTS_SECONDS.get(n) for n in every)])
-    return Grid("Seconds to place all joins. The published scripts reach 100,000 nodes only with capacities ignored.",
-                ["approach", *(f"{n:,} nodes" for n in every)], lines, ours=[0])
+    return Grid(
+        "Seconds to place all joins. The published scripts reach 100,000 nodes only with capacities ignored.",
+        ["approach", *(f"{n:,} nodes" for n in every)],
+        lines,
+        ours=[0],
+    )
 
 
 def _events_table(events: list[Row], kinds: list[str]) -> Grid:
@@ -171,8 +194,12 @@ def _events_table(events: list[Row], kinds: list[str]) -> Grid:
             cells.append(f"{number(mean(mine, 'p50_ms'))} / {number(mean(mine, 'p99_ms'))}" if mine else None)
         known = published.PAPER_EVENT_SECONDS.get(kind)
         lines.append([*cells, f"{'' if kind == 'add source' else '< '}{number(1000 * known)}" if known else None])
-    return Grid("Milliseconds to re-optimize after one event, median / 99th percentile.",
-                ["event", *(f"{n:,} nodes" for n in every), "paper, 1,000,000 nodes"], lines, ours=range(len(lines)))
+    return Grid(
+        "Milliseconds to re-optimize after one event, median / 99th percentile.",
+        ["event", *(f"{n:,} nodes" for n in every), "paper, 1,000,000 nodes"],
+        lines,
+        ours=range(len(lines)),
+    )
 
 
 def _reading(placing: list[Row], events: list[Row]) -> list[str]:
@@ -194,19 +221,25 @@ def _reading(placing: list[Row], events: list[Row]) -> list[str]:
         power = math.log(b["seconds"] / a["seconds"]) / math.log(b["nodes"] / a["nodes"])
         sentences.append(
             f"From {int(a['nodes']):,} nodes on the time grows with the number of nodes to the power of {power:.2f}"
-            + (" — near-linear." if power < 1.2 else "."))
+            + (" — near-linear." if power < 1.2 else ".")
+        )
     over = sum(int(r["overloaded"]) for r in nova)
     sentences.append(
-        "No host is overloaded at any size." if over == 0 else f"Over all sizes {over} hosts are overloaded.")
+        "No host is overloaded at any size." if over == 0 else f"Over all sizes {over} hosts are overloaded."
+    )
     slow = [name for name in WHOLE if select(placing, approach=name)]
     if slow:
         n = max(r["nodes"] for r in placing if r["approach"] in slow)
-        ratio = {name: mean(select(placing, approach=name, nodes=n), "seconds")
-                 / mean(select(placing, approach="nova", nodes=n), "seconds") for name in slow}
+        ratio = {
+            name: mean(select(placing, approach=name, nodes=n), "seconds")
+            / mean(select(placing, approach="nova", nodes=n), "seconds")
+            for name in slow
+        }
         worst_name = max(ratio, key=lambda name: ratio[name])
         if ratio[worst_name] > 1:
             sentences.append(
-                f"At {int(n):,} nodes {label(worst_name)} takes {number(ratio[worst_name])} times as long as Nova.")
+                f"At {int(n):,} nodes {label(worst_name)} takes {number(ratio[worst_name])} times as long as Nova."
+            )
     return sentences
 
 

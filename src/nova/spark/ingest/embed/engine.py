@@ -50,28 +50,45 @@ def latency_table(spark: SparkSession, path: str) -> DataFrame:
     table = spark.read.option("header", "true").csv(path) if text else spark.read.parquet(path)
     missing = [name for name in NEEDED if name not in table.columns]
     if missing:
-        raise InvalidInput([Fault(path, f"no column {name!r} among {', '.join(table.columns)}", row=1, field=name)
-                            for name in missing])
+        raise InvalidInput(
+            [Fault(path, f"no column {name!r} among {', '.join(table.columns)}", row=1, field=name) for name in missing]
+        )
     return table.select(*NEEDED)
 
 
 def latency_frame(spark: SparkSession, ids: pa.StringArray, latency: Latency) -> DataFrame:
     """The latencies of a problem, whose pairs are in this process already."""
-    return spark.createDataFrame(pa.table({
-        "from": ids.take(pa.array(latency.first)), "to": ids.take(pa.array(latency.second)),
-        "rtt_ms": latency.rtt_ms,
-    }))
+    return spark.createDataFrame(
+        pa.table(
+            {
+                "from": ids.take(pa.array(latency.first)),
+                "to": ids.take(pa.array(latency.second)),
+                "rtt_ms": latency.rtt_ms,
+            }
+        )
+    )
 
 
 def embed_table(
-    spark: SparkSession, latency: DataFrame, folder: Path, source: str, options: Options = Options(),
-    tell: Callable[[dict[str, Any]], None] = lambda _: None, blocks: int | None = None,
+    spark: SparkSession,
+    latency: DataFrame,
+    folder: Path,
+    source: str,
+    options: Options = Options(),
+    tell: Callable[[dict[str, Any]], None] = lambda _: None,
+    blocks: int | None = None,
 ) -> Embedded:
     """Embed all nodes of a table of latencies; see `prepare` and `solve`. `source` says what the table is, so that
     another run in the working folder is told apart. The folder stays; the caller removes it when the result is safe."""
     work = Work(folder)
-    task = {"source": source, "dimensions": options.dimensions, "heights": options.heights, "seed": options.seed,
-            "neighbours": options.neighbours, "blocks": blocks}
+    task = {
+        "source": source,
+        "dimensions": options.dimensions,
+        "heights": options.heights,
+        "seed": options.seed,
+        "neighbours": options.neighbours,
+        "blocks": blocks,
+    }
     shape_file = folder / "shape.npy"
     if work.claim(task) and shape_file.exists():
         nodes, pairs, count = (int(value) for value in np.load(shape_file))
@@ -91,8 +108,9 @@ def embed_table(
     heldout = ~sample.used & inside
     on, kind = (heldout, "reserved") if heldout.any() else (sample.used & inside, "none")
     broken = tiv(len(space), sample.first, sample.second, sample.rtt, options.seed)
-    accuracy = measure(space, sample.first[on], sample.second[on], sample.rtt[on],
-                       "reserved" if kind == "reserved" else "none", broken)
+    accuracy = measure(
+        space, sample.first[on], sample.second[on], sample.rtt[on], "reserved" if kind == "reserved" else "none", broken
+    )
     order = pc.sort_indices(ids)  # by id, as people look nodes up
     rows = order.to_numpy()
     ordered = CostSpace(space.coordinates[rows], space.heights[rows], accuracy)
@@ -127,8 +145,16 @@ def read_coordinates(path: Path) -> tuple[pa.StringArray, CostSpace]:
         raise InvalidInput([Fault(str(path), "no such file")]) from None
     names = [name for name in table.column_names if name not in ("id", "height")]
     if "id" not in table.column_names or names != axes(len(names)) or not names:
-        raise InvalidInput([Fault(str(path), "coordinates as nova embed writes them expected: id, x, y, …, height",
-                                  row=1, value=", ".join(table.column_names))])
+        raise InvalidInput(
+            [
+                Fault(
+                    str(path),
+                    "coordinates as nova embed writes them expected: id, x, y, …, height",
+                    row=1,
+                    value=", ".join(table.column_names),
+                )
+            ]
+        )
     heights = table["height"].to_numpy().astype(np.float64) if "height" in table.column_names else np.zeros(len(table))
     coordinates = np.column_stack([table[name].to_numpy().astype(np.float64) for name in names])
     return table["id"].cast(pa.string()).combine_chunks(), CostSpace(coordinates, heights)

@@ -32,7 +32,11 @@ def place_newcomers(
 
 
 def place_nodes(
-    spark: SparkSession, latency: DataFrame, who: pa.StringArray | None, ids: pa.StringArray, space: CostSpace,
+    spark: SparkSession,
+    latency: DataFrame,
+    who: pa.StringArray | None,
+    ids: pa.StringArray,
+    space: CostSpace,
     options: Options,
 ) -> pa.Table:
     """As above for the nodes `who`, known or not (None: for those that are not known). Each is placed by its
@@ -40,16 +44,22 @@ def place_nodes(
     known = spark.createDataFrame(pa.table({"neighbour": ids, "row": np.arange(len(ids), dtype=np.int32)}))
     start, end = f.col("from").cast("string"), f.col("to").cast("string")
     ways = [f.struct(start.alias("id"), end.alias("neighbour")), f.struct(end.alias("id"), start.alias("neighbour"))]
-    both = (latency.select(f.explode(f.array(*ways)).alias("ends"), f.col("rtt_ms").cast("double").alias("rtt_ms"))
-            .select("ends.id", "ends.neighbour", "rtt_ms")
-            .where("rtt_ms > 0 and rtt_ms < double('inf') and id != neighbour"))
+    both = (
+        latency.select(f.explode(f.array(*ways)).alias("ends"), f.col("rtt_ms").cast("double").alias("rtt_ms"))
+        .select("ends.id", "ends.neighbour", "rtt_ms")
+        .where("rtt_ms > 0 and rtt_ms < double('inf') and id != neighbour")
+    )
     if who is None:
         asked = both.join(known.select(f.col("neighbour").alias("id")), "id", "left_anti")
     else:
         asked = both.join(spark.createDataFrame(pa.table({"id": who})), "id", "left_semi")
     keyed = asked.join(known, "neighbour").select(
-        f.xxhash64("id").alias("key"), "id", "row", "rtt_ms",
-        f.xxhash64(f.lit(options.seed), "id", "neighbour").alias("lot"))
+        f.xxhash64("id").alias("key"),
+        "id",
+        "row",
+        "rtt_ms",
+        f.xxhash64(f.lit(options.seed), "id", "neighbour").alias("lot"),
+    )
     shared = spark.sparkContext.broadcast((space.coordinates, space.heights))
     columns = [*axes(space.dimensions), "height"]
 

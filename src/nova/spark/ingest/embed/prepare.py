@@ -74,8 +74,10 @@ def prepare(
     with ExitStack() as cached:
         pairs = _kept(_once(_numbered(spark, rows, work.folder)), cached)
         total = pairs.count()
-        chosen = _kept(_picked(pairs, neighbours, seed) if n * neighbours < total
-                       else _kept_out(spark, pairs, n, total, seed), cached)
+        chosen = _kept(
+            _picked(pairs, neighbours, seed) if n * neighbours < total else _kept_out(spark, pairs, n, total, seed),
+            cached,
+        )
         counts = {row["used"]: row["count"] for row in chosen.groupBy("used").count().collect()}
         shape = Shape(n, counts.get(True, 0), blocks or block_count(counts.get(True, 0)))
         _write_cells(chosen.where("used"), shape, work.folder, seed)
@@ -94,17 +96,37 @@ def _checked(latency: DataFrame) -> DataFrame:
     """Rows with ids as text, without those of a node to itself. What no embedding can use is refused."""
     typed = latency.select(f.col("from").cast("string"), f.col("to").cast("string"), f.col("rtt_ms").cast("double"))
     rtt = f.col("rtt_ms")
-    wrong = typed.where(f.col("from").isNull() | f.col("to").isNull() | rtt.isNull() | f.isnan(rtt) | (rtt <= 0)
-                        | (rtt == float("inf"))).limit(10).collect()
+    wrong = (
+        typed.where(
+            f.col("from").isNull()
+            | f.col("to").isNull()
+            | rtt.isNull()
+            | f.isnan(rtt)
+            | (rtt <= 0)
+            | (rtt == float("inf"))
+        )
+        .limit(10)
+        .collect()
+    )
     if wrong:
-        raise InvalidInput([Fault("latency", "two ids and a positive, finite RTT expected", field="rtt_ms",
-                                  value=f"{row['from']},{row['to']},{row['rtt_ms']}") for row in wrong])
+        raise InvalidInput(
+            [
+                Fault(
+                    "latency",
+                    "two ids and a positive, finite RTT expected",
+                    field="rtt_ms",
+                    value=f"{row['from']},{row['to']},{row['rtt_ms']}",
+                )
+                for row in wrong
+            ]
+        )
     return typed.where(f.col("from") != f.col("to"))
 
 
 def _numbered(spark: SparkSession, rows: DataFrame, folder: Path) -> DataFrame:
     """Table `i, j, rtt` with numbers (i < j) for ids, looked up where the rows are: a join would send every id through
     two shuffles."""
+
     def number(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         ids = read_arrow(folder / IDS)["id"].combine_chunks()
         for batch in batches:
@@ -124,8 +146,9 @@ def _once(pairs: DataFrame) -> DataFrame:
 def _picked(pairs: DataFrame, neighbours: int, seed: int) -> DataFrame:
     """Table `i, j, rtt, used` where nodes have more measurements than they pick: pairs that nobody picked can be held
     out."""
-    picked = picked_pairs(pairs.select(f.col("i").alias("from"), f.col("j").alias("to"), f.col("rtt").alias("rtt_ms")),
-                          neighbours, seed)
+    picked = picked_pairs(
+        pairs.select(f.col("i").alias("from"), f.col("j").alias("to"), f.col("rtt").alias("rtt_ms")), neighbours, seed
+    )
     return picked.select(f.col("from").alias("i"), f.col("to").alias("j"), f.col("rtt_ms").alias("rtt"), "used")
 
 
@@ -161,8 +184,13 @@ def _write_cells(used: DataFrame, shape: Shape, folder: Path, seed: int) -> None
         second = table["j"].to_numpy()[order] - high.start
         if low != high:
             second = second + (low.stop - low.start)
-        content = pa.table({"first": first.astype(np.int32), "second": second.astype(np.int32),
-                            "rtt": table["rtt"].to_numpy()[order].astype(np.float32)})
+        content = pa.table(
+            {
+                "first": first.astype(np.int32),
+                "second": second.astype(np.int32),
+                "rtt": table["rtt"].to_numpy()[order].astype(np.float32),
+            }
+        )
         write_arrow(Work(folder).cell(number), content.combine_chunks())
         return pa.table({"cell": [number], "pairs": [len(table)]})
 

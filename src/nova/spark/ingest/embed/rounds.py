@@ -63,12 +63,16 @@ class Table:
 
     def play(self, spark: SparkSession, games: list[Game], action: Action) -> int:
         """Let the games of one round change the table; the sum of what the actions counted."""
+
         def files(game: Game, ahead: int) -> list[Path]:
             return [self._file(block, self.versions[block] + ahead) for block in game.blocks]
 
         tasks = [(game, files(game, 0), files(game, 1)) for game in games]
-        counts = spark.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(
-            _playing(self.work, self.shape.blocks, action)).collect()
+        counts = (
+            spark.sparkContext.parallelize(tasks, len(tasks))
+            .mapPartitions(_playing(self.work, self.shape.blocks, action))
+            .collect()
+        )
         for game in games:
             for block in game.blocks:
                 self._file(block, self.versions[block]).unlink()
@@ -90,7 +94,7 @@ def _playing(work: Work, blocks: int, action: Action) -> Callable[[Iterable[Any]
                 pairs = work.cell(low * blocks + high)
                 if pairs.exists():  # cells without a single pair have none
                     at = game.blocks.index(low)
-                    mine = rows if low != high else rows[cuts[at]:cuts[at + 1]]
+                    mine = rows if low != high else rows[cuts[at] : cuts[at + 1]]
                     total += action(mine, low * blocks + high, *_arrays(read_arrow(pairs)))
             for file, start, end in zip(after, cuts[:-1], cuts[1:], strict=True):
                 write_array(file, rows[start:end])
@@ -101,5 +105,8 @@ def _playing(work: Work, blocks: int, action: Action) -> Callable[[Iterable[Any]
 
 def _arrays(pairs: pa.Table) -> tuple[Any, Any, Any]:
     """Columns as the kernels take them; copies, as mapped memory is read-only and would be compiled for anew."""
-    return (pairs["first"].to_numpy().copy(), pairs["second"].to_numpy().copy(),
-            pairs["rtt"].to_numpy().astype(np.float64))
+    return (
+        pairs["first"].to_numpy().copy(),
+        pairs["second"].to_numpy().copy(),
+        pairs["rtt"].to_numpy().astype(np.float64),
+    )

@@ -33,8 +33,15 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 def solve(
-    spark: SparkSession, work: Work, shape: Shape, *, dimensions: int, heights: bool, seed: int,
-    tell: Tell = lambda _: None, schedule: Schedule | None = None,
+    spark: SparkSession,
+    work: Work,
+    shape: Shape,
+    *,
+    dimensions: int,
+    heights: bool,
+    seed: int,
+    tell: Tell = lambda _: None,
+    schedule: Schedule | None = None,
 ) -> tuple[CostSpace, Bools]:
     """The cost space of the prepared pairs, by number, and which nodes are connected to the largest piece. Continues
     after the newest state that the folder has."""
@@ -56,8 +63,10 @@ def solve(
     games = rounds(shape.blocks)
     while done < len(steps):
         until = min(done + TOGETHER, len(steps)) if shape.blocks == 1 else done + 1
-        action = _pulling([(_salt(seed, number), float(steps[number]), float(tolerances[number]))
-                           for number in range(done, until)], heights)
+        action = _pulling(
+            [(_salt(seed, number), float(steps[number]), float(tolerances[number])) for number in range(done, until)],
+            heights,
+        )
         for k in np.random.default_rng([seed, done]).permutation(len(games)):
             table.play(spark, games[k], action)
         done, state = until, table.rows()
@@ -138,6 +147,7 @@ def _relaxing() -> Action:
 
 def _pulling(epochs: list[tuple[int, float, float]], heights: bool) -> Action:
     """Every pair of a cell pulls once per epoch, given by its salt, step and tolerance."""
+
     def pulling(rows: Any, cell: int, first: Any, second: Any, rtt: Any) -> int:
         for salt, step, tolerance in epochs:
             descend(rows, first, second, rtt, 0, len(rtt), salt + 7 * cell, step, tolerance, heights)

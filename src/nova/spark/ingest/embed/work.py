@@ -43,11 +43,18 @@ class Work:
             found = json.loads(marker.read_text())
             if found["task"] == task:
                 return bool(found["prepared"])
-            raise InvalidInput([Fault(str(self.folder), "holds the unfinished run of another task; delete the folder, "
-                                                        "or name another one with --work")])
+            raise InvalidInput(
+                [
+                    Fault(
+                        str(self.folder),
+                        "holds the unfinished run of another task; delete the folder, or name another one with --work",
+                    )
+                ]
+            )
         if self.folder.exists() and any(self.folder.iterdir()):
-            raise InvalidInput([Fault(str(self.folder), "is not empty, and no working folder; name another one with "
-                                                        "--work")])
+            raise InvalidInput(
+                [Fault(str(self.folder), "is not empty, and no working folder; name another one with --work")]
+            )
         self.folder.mkdir(parents=True, exist_ok=True)
         self._mark(task, prepared=False)
         return False
@@ -115,8 +122,7 @@ class Work:
 
 def write_arrow(path: Path, table: pa.Table) -> None:
     """A table as an Arrow file, which is read by mapping it into memory."""
-    with (appearing(path) as draft, pa.OSFile(str(draft), "wb") as sink,
-          pa.ipc.new_file(sink, table.schema) as writer):
+    with appearing(path) as draft, pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
 
 

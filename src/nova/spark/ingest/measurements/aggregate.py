@@ -25,8 +25,12 @@ BATCH_ROWS = 1 << 18
 UNDATED = "undated"
 """Partition of pings without a time: readers other than Spark cannot name the type of an empty one."""
 _GROUP = ("a", "b", "bucket")
-_SCHEMA = ("a string, b string, bucket long, "
-           + ", ".join(f"{name} long" for name in COUNTS) + ", " + ", ".join(f"{name} double" for name in VALUES))
+_SCHEMA = (
+    "a string, b string, bucket long, "
+    + ", ".join(f"{name} long" for name in COUNTS)
+    + ", "
+    + ", ".join(f"{name} double" for name in VALUES)
+)
 
 
 def aggregate(good: DataFrame, bucket_us: int, partitions: int) -> DataFrame:
@@ -62,9 +66,22 @@ def summarised(rows: DataFrame, partitions: int) -> DataFrame:
     nan = [f.when(~f.isnan(name), f.col(name)).alias(name) for name in VALUES]
     tidy = summed.select("a", "b", f.timestamp_micros("bucket").alias("bucket"), *COUNTS, *nan)
     return tidy.select(
-        "a", "b", "bucket", "count", "lost", (f.col("lost") / f.col("count")).alias("loss"),
-        "min_ms", "median_ms", "p90_ms", "jitter_ms",
-        "count_ab", "lost_ab", "median_ab_ms", "count_ba", "lost_ba", "median_ba_ms",
+        "a",
+        "b",
+        "bucket",
+        "count",
+        "lost",
+        (f.col("lost") / f.col("count")).alias("loss"),
+        "min_ms",
+        "median_ms",
+        "p90_ms",
+        "jitter_ms",
+        "count_ab",
+        "lost_ab",
+        "median_ab_ms",
+        "count_ba",
+        "lost_ba",
+        "median_ba_ms",
         (f.col("median_ab_ms") - f.col("median_ba_ms")).alias("asymmetry_ms"),
         "duplicates",
         day(f.col("bucket")).alias("day"),
@@ -83,8 +100,11 @@ def latency(pairs: DataFrame, partitions: int) -> DataFrame:
     Grouped like the pings themselves: Spark's own exact percentile sorts whole rows once there are many groups.
     """
     keyed = pairs.where("median_ms is not null").select(f.xxhash64("a", "b").alias("key"), "a", "b", "median_ms")
-    return keyed.repartition(partitions, "key").sortWithinPartitions("key").mapInArrow(
-        _latencies, "`from` string, `to` string, rtt_ms double")
+    return (
+        keyed.repartition(partitions, "key")
+        .sortWithinPartitions("key")
+        .mapInArrow(_latencies, "`from` string, `to` string, rtt_ms double")
+    )
 
 
 def _latencies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -133,7 +153,11 @@ def summaries(table: pa.Table) -> list[pa.RecordBatch]:
         changes = _changes(table, _GROUP)
     starts = np.append(np.flatnonzero(changes), len(table)).astype(np.int64)
     counts, values = summarise(
-        starts, _numbers(table["back"]), _numbers(table["repeated"]), _longs(table["time"]), _longs(table["sequence"]),
+        starts,
+        _numbers(table["back"]),
+        _numbers(table["repeated"]),
+        _longs(table["time"]),
+        _longs(table["sequence"]),
         _numbers(table["rtt"].fill_null(float("nan"))),
     )
     heads = table.select(list(_GROUP)).take(pa.array(starts[:-1]))

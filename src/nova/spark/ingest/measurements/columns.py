@@ -31,7 +31,8 @@ def chosen(text: str | None) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",")]
     faults = [
         Fault("--columns", f"expected PART=COLUMN with a part of {', '.join(ROLES)}", value=part + sign + column)
-        for part, sign, column in pairs if part.strip() not in ROLES or not column.strip()
+        for part, sign, column in pairs
+        if part.strip() not in ROLES or not column.strip()
     ]
     if faults:
         raise InvalidInput(faults)
@@ -54,16 +55,28 @@ def assign(names: Sequence[str], told: Mapping[str, str], file: str) -> dict[str
             if told[part] in names:
                 parts[part] = told[part]
             else:
-                faults.append(Fault(file, f"no column {told[part]!r}, which --columns names; there are: "
-                                          f"{', '.join(names)}", row=1, field=part))
+                faults.append(
+                    Fault(
+                        file,
+                        f"no column {told[part]!r}, which --columns names; there are: {', '.join(names)}",
+                        row=1,
+                        field=part,
+                    )
+                )
             continue
         match = next((lower[name] for name in known if name in lower), None)
         if match is not None and match not in told.values():
             parts[part] = match
         elif part in NEEDED:
-            faults.append(Fault(file, f"no column for {part!r}: none of {', '.join(known)} is among "
-                                      f"{', '.join(names) or 'no columns'}; name it with --columns {part}=COLUMN",
-                                row=1, field=part))
+            faults.append(
+                Fault(
+                    file,
+                    f"no column for {part!r}: none of {', '.join(known)} is among "
+                    f"{', '.join(names) or 'no columns'}; name it with --columns {part}=COLUMN",
+                    row=1,
+                    field=part,
+                )
+            )
     if faults:
         raise InvalidInput(faults)
     return parts

@@ -17,7 +17,13 @@ from nova.model.errors import Fault, InvalidInput
 Format = Literal["csv", "json", "json array", "parquet"]
 
 ENDINGS: dict[str, Format] = {
-    "csv": "csv", "tsv": "csv", "txt": "csv", "json": "json", "jsonl": "json", "ndjson": "json", "parquet": "parquet",
+    "csv": "csv",
+    "tsv": "csv",
+    "txt": "csv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "parquet": "parquet",
 }
 """Endings of file names, after that of a compression was taken off."""
 COMPRESSIONS = ("gz", "bz2", "zst", "lz4", "snappy")
@@ -61,8 +67,13 @@ def find(spark: SparkSession, inputs: list[str]) -> list[InputFile]:
         for path, size in matches:
             kind = format_of(path)
             if kind is None:
-                faults.append(Fault(path, f"unknown ending; known are {', '.join(ENDINGS)}, each also compressed "
-                                         f"({', '.join(COMPRESSIONS)})"))
+                faults.append(
+                    Fault(
+                        path,
+                        f"unknown ending; known are {', '.join(ENDINGS)}, each also compressed "
+                        f"({', '.join(COMPRESSIONS)})",
+                    )
+                )
             else:
                 found[path] = named(spark, path, size, kind)
     if faults:

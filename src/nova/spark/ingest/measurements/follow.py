@@ -84,10 +84,17 @@ def follow(
     """Start to follow; `tell` hears about every batch that is done. The query runs until it is stopped."""
     follower = Follower(spark, following, tell)
     (folder,) = following.task.inputs
-    new = (spark.readStream.format("binaryFile").schema(_FILES).option("recursiveFileLookup", "true")
-           .option("maxFilesPerTrigger", FILES_PER_BATCH).load(folder).select("path", "length"))
+    new = (
+        spark.readStream.format("binaryFile")
+        .schema(_FILES)
+        .option("recursiveFileLookup", "true")
+        .option("maxFilesPerTrigger", FILES_PER_BATCH)
+        .load(folder)
+        .select("path", "length")
+    )
     writer = new.writeStream.foreachBatch(follower.batch).option(
-        "checkpointLocation", str(follower.folder / "checkpoint"))
+        "checkpointLocation", str(follower.folder / "checkpoint")
+    )
     if following.once:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{following.every_s} seconds").start()
@@ -153,31 +160,48 @@ class Follower:
         stamped = f.when(~f.col("numbered"), f.lit(number)).otherwise(f.col("time"))
         judged, seen = judge(raw.frame, self.task.rules, self.nodes)
         good = judged.where("reason is null").withColumn("time", stamped)
-        pings = directed(good, self.bucket_us).select("*", _slot(f.col("bucket")).alias("slot"),
-                                                      f.lit(number).alias("batch"))
+        pings = directed(good, self.bucket_us).select(
+            "*", _slot(f.col("bucket")).alias("slot"), f.lit(number).alias("batch")
+        )
         store = str(self.folder / "store")
         _replace(pings, store, "slot", "batch")
         mine = list(Path(store).glob(f"slot=*/batch={number}"))
         slots = sorted(path.parent.name.removeprefix("slot=") for path in mine)
         kept = self._stored(slots, number).where(f.col("batch") == number).count() if slots else 0
         rows = seen.get["rows"]
-        turned_down = quarantine(self.spark, files, self.task, self.nodes,
-                                 str(self.folder / "quarantine" / f"batch={number}"), anything=rows != kept)
+        turned_down = quarantine(
+            self.spark,
+            files,
+            self.task,
+            self.nodes,
+            str(self.folder / "quarantine" / f"batch={number}"),
+            anything=rows != kept,
+        )
         if rows != kept + sum(turned_down.values()):
-            raise NovaError(f"{rows:,} rows were read, but {kept:,} were good and {sum(turned_down.values()):,} "
-                            "turned down. Did a file change while it was read?")
+            raise NovaError(
+                f"{rows:,} rows were read, but {kept:,} were good and {sum(turned_down.values()):,} "
+                "turned down. Did a file change while it was read?"
+            )
         if slots:
             figures = summarised(self._stored(slots, number), partitions(self.spark, files))
             slotted = figures.withColumn("slot", _slot(f.unix_micros("bucket")))
             _replace(slotted, str(self.folder / "pairs"), "day", "slot")
-        return {"rows": rows, "good": kept, "quarantined": turned_down, "header_lines": seen.get[HEADER],
-                "blank_lines": seen.get[BLANK]}, slots
+        return {
+            "rows": rows,
+            "good": kept,
+            "quarantined": turned_down,
+            "header_lines": seen.get[HEADER],
+            "blank_lines": seen.get[BLANK],
+        }, slots
 
     def _stored(self, slots: list[str], number: int) -> DataFrame:
         """Good pings of some buckets, of this batch and those before; one that was begun after it does not count."""
         store = self.folder / "store"
-        return (self.spark.read.option("basePath", str(store))
-                .parquet(*(str(store / f"slot={slot}") for slot in slots)).where(f.col("batch") <= number))
+        return (
+            self.spark.read.option("basePath", str(store))
+            .parquet(*(str(store / f"slot={slot}") for slot in slots))
+            .where(f.col("batch") <= number)
+        )
 
     def _rtts(self, slots: list[str], before: Path, state: Path) -> DataFrame:
         """Write the current RTT of every pair (that of its newest bucket) and return the pairs that are new or changed
@@ -185,20 +209,33 @@ class Follower:
         old = self._placed(before)
         if slots:
             pairs = self.spark.read.parquet(str(self.folder / "pairs")).where(
-                f.col("slot").isin(slots) & f.col("median_ms").isNotNull())
-            newest = pairs.groupBy("a", "b").agg(
-                f.max_by(f.struct("bucket", "median_ms"), f.coalesce("bucket", f.timestamp_micros(f.lit(0)))).alias("m")
-            ).select("a", "b", f.col("m.bucket").alias("bucket_new"), f.col("m.median_ms").alias("rtt_new"))
+                f.col("slot").isin(slots) & f.col("median_ms").isNotNull()
+            )
+            newest = (
+                pairs.groupBy("a", "b")
+                .agg(
+                    f.max_by(f.struct("bucket", "median_ms"), f.coalesce("bucket", f.timestamp_micros(f.lit(0)))).alias(
+                        "m"
+                    )
+                )
+                .select("a", "b", f.col("m.bucket").alias("bucket_new"), f.col("m.median_ms").alias("rtt_new"))
+            )
             both = old.join(newest, ["a", "b"], "full")
             fresh = f.col("rtt_new").isNotNull() & (
-                f.col("rtt_ms").isNull() | f.col("bucket").isNull() | (f.col("bucket_new") >= f.col("bucket")))
+                f.col("rtt_ms").isNull() | f.col("bucket").isNull() | (f.col("bucket_new") >= f.col("bucket"))
+            )
             old = both.select(
-                "a", "b", f.when(fresh, f.col("bucket_new")).otherwise(f.col("bucket")).alias("bucket"),
-                f.when(fresh, f.col("rtt_new")).otherwise(f.col("rtt_ms")).alias("rtt_ms"), "placed_ms")
+                "a",
+                "b",
+                f.when(fresh, f.col("bucket_new")).otherwise(f.col("bucket")).alias("bucket"),
+                f.when(fresh, f.col("rtt_new")).otherwise(f.col("rtt_ms")).alias("rtt_ms"),
+                "placed_ms",
+            )
         old.write.mode("overwrite").parquet(str(state / "rtt"))
         step = f.abs(f.col("rtt_ms") - f.col("placed_ms"))
         changed = f.col("placed_ms").isNull() | (
-            (step > CHANGED_MS) & (step > CHANGED_SHARE * f.least("rtt_ms", "placed_ms")))
+            (step > CHANGED_MS) & (step > CHANGED_SHARE * f.least("rtt_ms", "placed_ms"))
+        )
         return self._read(state / "rtt", _RTTS).where(changed)
 
     def _placed(self, before: Path) -> DataFrame:
@@ -209,11 +246,21 @@ class Follower:
         placed = self.spark.read.parquet(str(before / "placed.parquet"))
         ends = [placed.select(f.col("id").alias(end), f.lit(True).alias(f"{end}_placed")) for end in ("a", "b")]
         now = f.col("a_placed").isNotNull() | f.col("b_placed").isNotNull()
-        return old.join(ends[0], "a", "left").join(ends[1], "b", "left").select(
-            "a", "b", "bucket", "rtt_ms", f.when(now, f.col("rtt_ms")).otherwise(f.col("placed_ms")).alias("placed_ms"))
+        return (
+            old.join(ends[0], "a", "left")
+            .join(ends[1], "b", "left")
+            .select(
+                "a",
+                "b",
+                "bucket",
+                "rtt_ms",
+                f.when(now, f.col("rtt_ms")).otherwise(f.col("placed_ms")).alias("placed_ms"),
+            )
+        )
 
     def _to_place(self, changed: DataFrame, before: Path, state: Path) -> pa.StringArray:
         """Ids of the nodes that are new or have many changed pairs; all of them before there are coordinates."""
+
         def ends(pairs: DataFrame, count: str) -> DataFrame:
             return pairs.select(f.explode(f.array("a", "b")).alias("id")).groupBy("id").agg(f.count("*").alias(count))
 
@@ -228,8 +275,7 @@ class Follower:
         """Place these nodes anew, write all coordinates, and return the events of those that moved and the number of
         nodes that were placed."""
         options = self.following.options
-        current = self._read(state / "rtt", _RTTS).select(
-            f.col("a").alias("from"), f.col("b").alias("to"), "rtt_ms")
+        current = self._read(state / "rtt", _RTTS).select(f.col("a").alias("from"), f.col("b").alias("to"), "rtt_ms")
         if (before / "coordinates.parquet").exists():
             table = pq.read_table(before / "coordinates.parquet")
             if len(who):
@@ -248,8 +294,13 @@ class Follower:
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         ids = table["id"].to_pylist()
         events = [
-            {"event": "node_moved", "node": ids[row], "coordinates": now[row, :-1].tolist(),
-             "height": float(now[row, -1]), "time": at}
+            {
+                "event": "node_moved",
+                "node": ids[row],
+                "coordinates": now[row, :-1].tolist(),
+                "height": float(now[row, -1]),
+                "time": at,
+            }
             for row in np.flatnonzero(moved)
         ]
         told[moved] = now[moved]
@@ -281,15 +332,23 @@ class Follower:
         names = [name for name in table.column_names if name != "id" and not name.startswith("told_")]
         before = len(table)
         for _ in range(PASSES):
-            space = CostSpace(np.column_stack([table[name].to_numpy() for name in names[:-1]]),
-                              table["height"].to_numpy().copy())
-            found = place_nodes(self.spark, current, touched, table["id"].combine_chunks(), space,
-                                self.following.options)
+            space = CostSpace(
+                np.column_stack([table[name].to_numpy() for name in names[:-1]]), table["height"].to_numpy().copy()
+            )
+            found = place_nodes(
+                self.spark, current, touched, table["id"].combine_chunks(), space, self.following.options
+            )
             known = pc.index_in(found["id"], value_set=table["id"].combine_chunks())
             old = known.is_valid().to_numpy(zero_copy_only=False)
             rows = known.to_numpy(zero_copy_only=False)[old].astype(np.int64)
-            columns: dict[str, Any] = {"id": pa.concat_arrays([
-                table["id"].combine_chunks(), found["id"].combine_chunks().filter(pa.array(~old)).cast(pa.string())])}
+            columns: dict[str, Any] = {
+                "id": pa.concat_arrays(
+                    [
+                        table["id"].combine_chunks(),
+                        found["id"].combine_chunks().filter(pa.array(~old)).cast(pa.string()),
+                    ]
+                )
+            }
             for name in names:
                 values = table[name].to_numpy().copy()
                 fresh = found[name].to_numpy()

@@ -41,8 +41,13 @@ def summarise(
     lane, rtt = lane[back_again], rtt[back_again]
     lost = count - np.bincount(lane, minlength=2 * groups).reshape(groups, 2)
     counts = {
-        "count": count.sum(1), "lost": lost.sum(1), "duplicates": duplicates,
-        "count_ab": count[:, 0], "lost_ab": lost[:, 0], "count_ba": count[:, 1], "lost_ba": lost[:, 1],
+        "count": count.sum(1),
+        "lost": lost.sum(1),
+        "duplicates": duplicates,
+        "count_ab": count[:, 0],
+        "lost_ab": lost[:, 0],
+        "count_ba": count[:, 1],
+        "lost_ba": lost[:, 1],
     }
 
     follows = lane[1:] == lane[:-1]
@@ -55,9 +60,12 @@ def summarise(
     ends, ends_each = np.searchsorted(group, np.arange(groups + 1)), np.searchsorted(lane, np.arange(2 * groups + 1))
     each = quantiles(rtt[separate], ends_each, 0.5).reshape(groups, 2)
     values = {
-        "min_ms": quantiles(rtt[merged], ends, 0.0), "median_ms": quantiles(rtt[merged], ends, 0.5),
-        "p90_ms": quantiles(rtt[merged], ends, 0.9), "jitter_ms": jitter,
-        "median_ab_ms": each[:, 0], "median_ba_ms": each[:, 1],
+        "min_ms": quantiles(rtt[merged], ends, 0.0),
+        "median_ms": quantiles(rtt[merged], ends, 0.5),
+        "p90_ms": quantiles(rtt[merged], ends, 0.9),
+        "jitter_ms": jitter,
+        "median_ab_ms": each[:, 0],
+        "median_ba_ms": each[:, 1],
     }
     return counts, values
 

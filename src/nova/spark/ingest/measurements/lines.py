@@ -47,16 +47,17 @@ def cells_of(lines: DataFrame, head: str) -> Cells:
     delimiter = delimiter_of(head)
     names = names_of(head, delimiter)
     fields = [*(f"f{i}" for i in range(len(names))), _CORRUPT]
-    parsed = f.from_csv("value", ", ".join(f"{field} string" for field in fields),
-                        {"sep": delimiter, "columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"})
+    parsed = f.from_csv(
+        "value",
+        ", ".join(f"{field} string" for field in fields),
+        {"sep": delimiter, "columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"},
+    )
     # most lines hold no quotes, and splitting those is several times quicker than a full parser
     quick = f.split("value", "\\" + delimiter if delimiter == "|" else delimiter, -1)
     quoted = f.col("value").contains('"')
     frame = lines.select("*", f.when(~quoted, quick).alias("cells"), f.when(quoted, parsed).alias("parsed"))
     broken = f.coalesce(f.size("cells") != len(names), f.col("parsed")[_CORRUPT].isNotNull())
-    noticed = (f.when(f.trim("value") == "", BLANK)
-               .when(f.col("value") == head, HEADER)
-               .when(broken, NOT_PARSED))
+    noticed = f.when(f.trim("value") == "", BLANK).when(f.col("value") == head, HEADER).when(broken, NOT_PARSED)
 
     def cell(name: str) -> Column:
         at = names.index(name)

@@ -57,9 +57,11 @@ class Counts:
         """Refuse a result in which rows were lost or doubled."""
         found = self.good + self.duplicates + sum(self.quarantined.values())
         if found != self.rows:
-            raise NovaError(f"{self.rows:,} rows were read, but {found:,} came out ({self.good:,} good, "
-                            f"{self.duplicates:,} duplicates, {sum(self.quarantined.values()):,} quarantined). "
-                            "Did an input file change during the run?")
+            raise NovaError(
+                f"{self.rows:,} rows were read, but {found:,} came out ({self.good:,} good, "
+                f"{self.duplicates:,} duplicates, {sum(self.quarantined.values()):,} quarantined). "
+                "Did an input file change during the run?"
+            )
 
 
 def measurements(spark: SparkSession, task: Task, step: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
@@ -89,8 +91,12 @@ def measurements(spark: SparkSession, task: Task, step: Callable[[str], None] = 
     quarantined = quarantine(spark, files, task, nodes, f"{task.output}/quarantine", anything=missing != 0)
     step("reporting")
     counts = Counts(
-        rows=seen.get["rows"], good=figures["pings"] or 0, duplicates=figures["duplicates"] or 0,
-        quarantined=quarantined, floored=seen.get["floored"], header_lines=seen.get[HEADER],
+        rows=seen.get["rows"],
+        good=figures["pings"] or 0,
+        duplicates=figures["duplicates"] or 0,
+        quarantined=quarantined,
+        floored=seen.get["floored"],
+        header_lines=seen.get[HEADER],
         blank_lines=seen.get[BLANK],
     )
     counts.check()
@@ -104,8 +110,10 @@ def measurements(spark: SparkSession, task: Task, step: Callable[[str], None] = 
 def partitions(spark: SparkSession, files: list[InputFile]) -> int:
     """Shuffle partitions for this much input: one per core, or more for large input, so that none outgrows memory."""
     expansion = {"parquet": 4.0}  # Parquet is compressed; so are .gz files
-    size = sum(file.size * expansion.get(file.format, 6.0 if file.path.endswith((".gz", ".zst", ".bz2")) else 1.0)
-               for file in files)
+    size = sum(
+        file.size * expansion.get(file.format, 6.0 if file.path.endswith((".gz", ".zst", ".bz2")) else 1.0)
+        for file in files
+    )
     return max(spark.sparkContext.defaultParallelism, int(size // (4 * PARTITION_BYTES)) + 1)
 
 

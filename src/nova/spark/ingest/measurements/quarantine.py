@@ -27,7 +27,10 @@ _PLACES = "file string, block long, before long, first long"
 
 
 def place(
-    spark: SparkSession, judged: DataFrame, texts: Sequence[DataFrame], files: Sequence[InputFile],
+    spark: SparkSession,
+    judged: DataFrame,
+    texts: Sequence[DataFrame],
+    files: Sequence[InputFile],
     shown: Mapping[str, str],
 ) -> DataFrame:
     """Table `reason, file, line, …, record` of the bad rows of `judged`, which has `reason, file, block, row, record`.
@@ -40,12 +43,15 @@ def place(
     names = spark.createDataFrame([(file.uri, file.name) for file in files], "uri string, name string")
     uri = f.regexp_replace("file", "^file:/+", "file:///")  # Spark writes it with one slash or three
     line = f.when(f.col("block").isNull(), f.col("row") + 1).otherwise(
-        f.col("before") + f.col("row") - f.col("first") + 1)
+        f.col("before") + f.col("row") - f.col("first") + 1
+    )
     return (
         bad.join(f.broadcast(blocks), ["file", "block"], "left")
         .join(f.broadcast(names), f.col("uri") == uri, "left")
         .select(
-            "reason", f.coalesce("name", "file").alias("file"), line.alias("line"),
+            "reason",
+            f.coalesce("name", "file").alias("file"),
+            line.alias("line"),
             *(f.col(name).alias(called) for called, name in shown.items()),
             f.left("record", f.lit(RECORD_CHARS)).alias("record"),
         )
@@ -67,8 +73,9 @@ def _blocks(texts: Sequence[DataFrame]) -> list[tuple[str, int, int, int]]:
     """Every block of the text files: lines of its file before it, and the row number of its first line."""
     if not texts:
         return []
-    counted = [text.groupBy("file", "block").agg(f.count("*").alias("lines"), f.min("row").alias("first"))
-               for text in texts]
+    counted = [
+        text.groupBy("file", "block").agg(f.count("*").alias("lines"), f.min("row").alias("first")) for text in texts
+    ]
     rows = reduce(DataFrame.unionByName, counted).orderBy("file", "block").collect()
     places = []
     for file, blocks in groupby(rows, key=lambda row: row["file"]):

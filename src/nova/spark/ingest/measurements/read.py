@@ -84,9 +84,11 @@ def _elements(lines: DataFrame) -> DataFrame:
     """Elements of files that are one JSON array each; `row` becomes the number of the record, and a file that is no
     array stays one row."""
     array = f.from_json("value", "array<string>")
-    return lines.select(f.posexplode(f.when(array.isNull(), f.array("value")).otherwise(array)).alias("at", "value"),
-                        "file", f.lit(None).cast("long").alias("block"),
-                        ).select("value", "file", "block", f.col("at").cast("long").alias("row"))
+    return lines.select(
+        f.posexplode(f.when(array.isNull(), f.array("value")).otherwise(array)).alias("at", "value"),
+        "file",
+        f.lit(None).cast("long").alias("block"),
+    ).select("value", "file", "block", f.col("at").cast("long").alias("row"))
 
 
 def _mentions(sample: str, part: str, told: Mapping[str, str]) -> bool:
@@ -118,22 +120,27 @@ def _json(lines: DataFrame, has: str, told: Mapping[str, str], locate: bool, num
         return f.coalesce(*(j[name] for name in ([own] if own else ROLES[part])))
 
     texts: dict[str, Column | None] = {
-        "from": f.when(is_atlas, f.coalesce(j["from"], j["src_addr"], j["srcaddr"], j["prb_id"]))
-        .otherwise(cell("from")),
+        "from": f.when(is_atlas, f.coalesce(j["from"], j["src_addr"], j["srcaddr"], j["prb_id"])).otherwise(
+            cell("from")
+        ),
         "to": f.when(is_atlas, f.coalesce(j["dst_addr"], j["addr"], j["dst_name"])).otherwise(cell("to")),
         "time": f.when(is_atlas, j["timestamp"]).otherwise(cell("time")) if "time" in has else None,
         "sequence": f.when(is_atlas, f.col("packet").cast("string")).otherwise(cell("sequence"))
-        if "sequence" in has else None,
+        if "sequence" in has
+        else None,
         "rtt": f.when(is_atlas, packet["rtt"]).otherwise(cell("rtt")),
         "site": f.when(~is_atlas, cell("site")),
     }
-    noticed = (f.when(f.trim("value") == "", BLANK)
-               .when(j.isNull() | j[_CORRUPT].isNotNull(), NOT_PARSED)
-               .when(is_atlas & packet.isNull(), NOT_PARSED)
-               .when(is_atlas & packet["error"].isNotNull(), PROBE_ERROR)
-               .when(is_atlas & packet["rtt"].isNull() & packet["x"].isNull(), NOT_PARSED))
-    return _pings(rows, texts, {}, noticed, number, locate,
-                  repeated=is_atlas & f.coalesce(packet["dup"] > 0, f.lit(False)))
+    noticed = (
+        f.when(f.trim("value") == "", BLANK)
+        .when(j.isNull() | j[_CORRUPT].isNotNull(), NOT_PARSED)
+        .when(is_atlas & packet.isNull(), NOT_PARSED)
+        .when(is_atlas & packet["error"].isNotNull(), PROBE_ERROR)
+        .when(is_atlas & packet["rtt"].isNull() & packet["x"].isNull(), NOT_PARSED)
+    )
+    return _pings(
+        rows, texts, {}, noticed, number, locate, repeated=is_atlas & f.coalesce(packet["dup"] > 0, f.lit(False))
+    )
 
 
 def _parquet(
@@ -153,8 +160,16 @@ def _parquet(
         exact = _typed(part, column, types[parts[part]])
         if exact is not None:
             typed[part] = exact
-    numbered = table.select("*", f.col("_metadata.file_path").alias("file"), f.lit(None).cast("long").alias("block"),
-                            f.col("_metadata.row_index").alias("row")) if locate else table
+    numbered = (
+        table.select(
+            "*",
+            f.col("_metadata.file_path").alias("file"),
+            f.lit(None).cast("long").alias("block"),
+            f.col("_metadata.row_index").alias("row"),
+        )
+        if locate
+        else table
+    )
     if locate:
         # the cells that count are shown anyway, and turning every row into text would cost more than all the rest
         numbered = numbered.withColumn("value", f.lit(None).cast("string"))
@@ -176,8 +191,13 @@ def _typed(part: str, column: Column, kind: DataType) -> Column | None:
 
 
 def _pings(
-    rows: DataFrame, texts: Mapping[str, Column | None], typed: Mapping[str, Column], noticed: Column, number: int,
-    locate: bool, repeated: Column | None = None,
+    rows: DataFrame,
+    texts: Mapping[str, Column | None],
+    typed: Mapping[str, Column],
+    noticed: Column,
+    number: int,
+    locate: bool,
+    repeated: Column | None = None,
 ) -> DataFrame:
     """The columns of `Raw` from what a format offers: texts of every part, and numbers where it has them already.
 
@@ -191,8 +211,10 @@ def _pings(
         return locate or part not in typed
 
     flat = rows.select(
-        *((none if column is None or not needed(part) else f.trim(column)).alias(f"{part}_text")
-          for part, column in texts.items()),
+        *(
+            (none if column is None or not needed(part) else f.trim(column)).alias(f"{part}_text")
+            for part, column in texts.items()
+        ),
         *(column.alias(f"{part}_typed") for part, column in typed.items()),
         (f.lit(False) if repeated is None else repeated).alias("repeated"),
         noticed.alias("noticed"),
@@ -218,8 +240,9 @@ def _pings(
         # nothing tells two equal pings of such a file apart, so each line is a ping of its own
         sequence = f.monotonically_increasing_id() + (number << 54)
     else:
-        sequence = f.coalesce("sequence_typed" if "sequence" in typed else f.col("sequence_text").try_cast("long"),
-                              f.lit(0))
+        sequence = f.coalesce(
+            "sequence_typed" if "sequence" in typed else f.col("sequence_text").try_cast("long"), f.lit(0)
+        )
     blank = f.col("time_typed").isNull() if "time" in typed else f.coalesce(moment == "", f.lit(True))
     return flat.select(
         node("from").alias("from_id"),

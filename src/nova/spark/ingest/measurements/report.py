@@ -28,14 +28,21 @@ SHARES = (0.1, 0.5, 0.9, 0.99)
 
 def figures(pairs: DataFrame) -> Row:
     """Sums and quantiles over all pairs and buckets, in one pass."""
-    quantiles = [f.percentile_approx(name, list(SHARES), 10_000).alias(name)
-                 for name in ("median_ms", "jitter_ms", "loss")]
+    quantiles = [
+        f.percentile_approx(name, list(SHARES), 10_000).alias(name) for name in ("median_ms", "jitter_ms", "loss")
+    ]
     skewed = f.abs("asymmetry_ms") / f.least("median_ab_ms", "median_ba_ms")
     found = pairs.agg(
-        f.count("*").alias("pair_buckets"), f.sum("count").alias("pings"), f.sum("lost").alias("lost"),
-        f.sum("duplicates").alias("duplicates"), f.min("bucket").alias("first"), f.max("bucket").alias("last"),
-        f.min("min_ms").alias("min_ms"), *quantiles,
-        f.count("asymmetry_ms").alias("both"), f.percentile_approx(skewed, list(SHARES), 10_000).alias("skew"),
+        f.count("*").alias("pair_buckets"),
+        f.sum("count").alias("pings"),
+        f.sum("lost").alias("lost"),
+        f.sum("duplicates").alias("duplicates"),
+        f.min("bucket").alias("first"),
+        f.max("bucket").alias("last"),
+        f.min("min_ms").alias("min_ms"),
+        *quantiles,
+        f.count("asymmetry_ms").alias("both"),
+        f.percentile_approx(skewed, list(SHARES), 10_000).alias("skew"),
         f.count_if(skewed > 0.1).alias("skewed"),
     ).first()
     assert found is not None, "an aggregate without groups has one row"
@@ -47,8 +54,12 @@ def document(
 ) -> dict[str, Any]:
     """The report as plain values; RTTs in ms, losses and shares in [0, 1]."""
     degrees = latency.select(f.explode(f.array("from", "to")).alias("node")).groupBy("node").count()
-    spread = degrees.agg(f.count("*").alias("nodes"), f.sum("count").alias("ends"), f.min("count").alias("least"),
-                         f.percentile_approx("count", 0.5).alias("middle")).first()
+    spread = degrees.agg(
+        f.count("*").alias("nodes"),
+        f.sum("count").alias("ends"),
+        f.min("count").alias("least"),
+        f.percentile_approx("count", 0.5).alias("middle"),
+    ).first()
     assert spread is not None, "an aggregate without groups has one row"
     asked = pairs.select(f.explode(f.array("a", "b")).alias("id")) if nodes is None else nodes.select("id")
     n = asked.distinct().count()
@@ -59,20 +70,29 @@ def document(
     return {
         "rows": {**asdict(counts), "quarantined_total": sum(counts.quarantined.values())},
         "coverage": {
-            "nodes": n, "silent_nodes": n - spread["nodes"],
-            "pairs": measured, "possible_pairs": possible, "share": measured / possible if possible else None,
-            "neighbours_least": spread["least"], "neighbours_median": spread["middle"],
-            "pair_buckets": figures["pair_buckets"], "buckets": buckets,
-            "first": _iso(figures["first"]), "last": _iso(figures["last"]),
+            "nodes": n,
+            "silent_nodes": n - spread["nodes"],
+            "pairs": measured,
+            "possible_pairs": possible,
+            "share": measured / possible if possible else None,
+            "neighbours_least": spread["least"],
+            "neighbours_median": spread["middle"],
+            "pair_buckets": figures["pair_buckets"],
+            "buckets": buckets,
+            "first": _iso(figures["first"]),
+            "last": _iso(figures["last"]),
         },
         "rtt_ms": {"min": figures["min_ms"], **_named(figures["median_ms"])},
         "jitter_ms": _named(figures["jitter_ms"]),
         "loss": {
-            "pings": figures["pings"] or 0, "lost": figures["lost"] or 0,
-            "share": figures["lost"] / figures["pings"] if figures["pings"] else None, **_named(figures["loss"]),
+            "pings": figures["pings"] or 0,
+            "lost": figures["lost"] or 0,
+            "share": figures["lost"] / figures["pings"] if figures["pings"] else None,
+            **_named(figures["loss"]),
         },
         "asymmetry": {
-            "pair_buckets_both_ways": figures["both"], "over_10_percent": figures["skewed"],
+            "pair_buckets_both_ways": figures["both"],
+            "over_10_percent": figures["skewed"],
             **_named(figures["skew"]),
         },
         "triangles": {"sampled_nodes": sampled, "tiv_share": _finite(tiv(sampled, first, second, rtt, seed))},
@@ -85,9 +105,12 @@ def sample(latency: DataFrame, seed: int) -> tuple[Ints, Ints, Floats, int]:
     nodes = latency.select(f.explode(f.array("from", "to")).alias("node")).distinct()
     ranked = nodes.orderBy(f.xxhash64("node", f.lit(seed)), "node").limit(SAMPLE_NODES).toArrow()["node"].to_pylist()
     known = latency.sparkSession.createDataFrame([(node,) for node in ranked], "node string")
-    among = (latency.join(f.broadcast(known.withColumnRenamed("node", "from")), "from")
-             .join(f.broadcast(known.withColumnRenamed("node", "to")), "to")
-             .select(f.col("from").alias("a"), f.col("to").alias("b"), f.col("rtt_ms").alias("rtt")).toArrow())
+    among = (
+        latency.join(f.broadcast(known.withColumnRenamed("node", "from")), "from")
+        .join(f.broadcast(known.withColumnRenamed("node", "to")), "to")
+        .select(f.col("from").alias("a"), f.col("to").alias("b"), f.col("rtt_ms").alias("rtt"))
+        .toArrow()
+    )
     ids = pc.unique(pa.concat_arrays([among["a"].combine_chunks(), among["b"].combine_chunks()]))
     first = pc.index_in(among["a"], value_set=ids).to_numpy().astype(np.int32)
     second = pc.index_in(among["b"], value_set=ids).to_numpy().astype(np.int32)
@@ -102,35 +125,55 @@ def draw(report: dict[str, Any], pairs: DataFrame, file: Path, seed: int) -> Non
     import matplotlib.pyplot as plt
 
     share = min(1.0, 2 * SAMPLE_PAIRS / max(1, report["coverage"]["pair_buckets"]))
-    seen = (pairs.select("median_ms", "jitter_ms", "median_ab_ms", "median_ba_ms").sample(share, seed)
-            .limit(SAMPLE_PAIRS).toArrow())
-    over_time = (pairs.groupBy("bucket").agg((f.sum("lost") / f.sum("count")).alias("loss"), f.sum("count").alias("n"))
-                 .orderBy("bucket").limit(5000).toArrow())
+    seen = (
+        pairs.select("median_ms", "jitter_ms", "median_ab_ms", "median_ba_ms")
+        .sample(share, seed)
+        .limit(SAMPLE_PAIRS)
+        .toArrow()
+    )
+    over_time = (
+        pairs.groupBy("bucket")
+        .agg((f.sum("lost") / f.sum("count")).alias("loss"), f.sum("count").alias("n"))
+        .orderBy("bucket")
+        .limit(5000)
+        .toArrow()
+    )
     rtt, jitter, there, back = (np.asarray(seen[name].to_numpy(), dtype=np.float64) for name in seen.column_names)
     figure, axes = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained")
     positive = rtt[rtt > 0]
     if len(positive):
         axes[0, 0].hist(positive, bins=np.geomspace(positive.min(), positive.max() * 1.001, 60), color="#4477aa")
         axes[0, 0].set_xscale("log")
-    axes[0, 0].set(xlabel="median RTT of a pair and bucket (ms)", ylabel="pairs × buckets",
-                   title=f"{report['coverage']['pairs']:,} pairs of {report['coverage']['nodes']:,} nodes")
+    axes[0, 0].set(
+        xlabel="median RTT of a pair and bucket (ms)",
+        ylabel="pairs × buckets",
+        title=f"{report['coverage']['pairs']:,} pairs of {report['coverage']['nodes']:,} nodes",
+    )
     times = over_time["bucket"].to_pylist()
     loss = 100 * over_time["loss"].to_numpy()
     if len(times) > 1:
-        axes[0, 1].plot([time for time in times if time is not None],
-                        [v for v, time in zip(loss, times, strict=True) if time is not None], color="#aa3377", lw=1)
+        axes[0, 1].plot(
+            [time for time in times if time is not None],
+            [v for v, time in zip(loss, times, strict=True) if time is not None],
+            color="#aa3377",
+            lw=1,
+        )
         axes[0, 1].tick_params(axis="x", rotation=30)
     else:
         axes[0, 1].bar(["all"], loss[:1] if len(loss) else [0.0], color="#aa3377")
-    axes[0, 1].set(ylabel="lost pings (%)", ylim=(0, None),
-                   title=f"loss {_percent(report['loss']['share'])} of {report['loss']['pings']:,} pings")
+    axes[0, 1].set(
+        ylabel="lost pings (%)",
+        ylim=(0, None),
+        title=f"loss {_percent(report['loss']['share'])} of {report['loss']['pings']:,} pings",
+    )
     steady = (rtt > 0) & (jitter > 0)
     if steady.any():
         axes[1, 0].plot(rtt[steady], jitter[steady], ",", color="#228833", alpha=0.5)
         axes[1, 0].set(xscale="log", yscale="log")
     else:
-        axes[1, 0].text(0.5, 0.5, "no two pings of a direction in one bucket", ha="center",
-                        transform=axes[1, 0].transAxes)
+        axes[1, 0].text(
+            0.5, 0.5, "no two pings of a direction in one bucket", ha="center", transform=axes[1, 0].transAxes
+        )
     axes[1, 0].set(xlabel="median RTT (ms)", ylabel="jitter (ms)", title="jitter")
     both = np.isfinite(there) & np.isfinite(back)
     if both.any():
@@ -139,8 +182,11 @@ def draw(report: dict[str, Any], pairs: DataFrame, file: Path, seed: int) -> Non
     else:
         axes[1, 1].text(0.5, 0.5, "no pair measured both ways", ha="center", transform=axes[1, 1].transAxes)
     violated = report["triangles"]["tiv_share"]
-    axes[1, 1].set(xlabel="difference of the directions (% of the smaller RTT)", ylabel="pairs × buckets",
-                   title=f"asymmetry; {_percent(violated)} of sampled triangles are violated")
+    axes[1, 1].set(
+        xlabel="difference of the directions (% of the smaller RTT)",
+        ylabel="pairs × buckets",
+        title=f"asymmetry; {_percent(violated)} of sampled triangles are violated",
+    )
     figure.savefig(file, dpi=110)
     plt.close(figure)
 

@@ -52,9 +52,15 @@ def read(spark: SparkSession, files: list[InputFile], locate: bool = False) -> A
         names = [] if file.format != "csv" else file.head.lstrip("\ufeff").split(";")
         missing = [name for name in NEEDED if name not in names]
         if missing:
-            faults.append(Fault(file.name, "no archive of Sensor.Community: a CSV file with ';' and the columns "
-                                           f"{', '.join(NEEDED)} expected",
-                                row=1, field=missing[0], value=file.head[:80]))
+            faults.append(
+                Fault(
+                    file.name,
+                    f"no archive of Sensor.Community: a CSV file with ';' and the columns {', '.join(NEEDED)} expected",
+                    row=1,
+                    field=missing[0],
+                    value=file.head[:80],
+                )
+            )
     if faults:
         raise InvalidInput(faults)
     parts: list[DataFrame] = []
@@ -84,14 +90,20 @@ def _records(lines: DataFrame, head: str, locate: bool) -> DataFrame:
         stream = f.when(mine, known.stream).otherwise(stream)
         value = f.when(mine, text(known.column)).otherwise(value)
     flat = cells.frame.select(
-        text("sensor_id").alias("source"), kind.alias("sensor_type"), text("location").alias("location"),
-        text("lat").try_cast("double").alias("lat"), text("lon").try_cast("double").alias("lon"),
-        text("timestamp").alias("time_text"), stream.alias("stream"), value.alias("value_text"),
+        text("sensor_id").alias("source"),
+        kind.alias("sensor_type"),
+        text("location").alias("location"),
+        text("lat").try_cast("double").alias("lat"),
+        text("lon").try_cast("double").alias("lon"),
+        text("timestamp").alias("time_text"),
+        stream.alias("stream"),
+        value.alias("value_text"),
         cells.noticed.alias("noticed"),
         *([f.col("file"), f.col("block"), f.col("row"), f.col("value").alias("record")] if locate else []),
     )
-    return flat.select("*", micros(f.col("time_text")).alias("time"),
-                       f.col("value_text").try_cast("double").alias("value"))
+    return flat.select(
+        "*", micros(f.col("time_text")).alias("time"), f.col("value_text").try_cast("double").alias("value")
+    )
 
 
 def places(frame: DataFrame, regions: Regions) -> DataFrame:
@@ -130,9 +142,14 @@ def judge(frame: DataFrame, regions: DataFrame) -> tuple[DataFrame, Observation]
         reason = reason.when(failed, name)
     noticed = f.coalesce("noticed", f.lit(""))
     seen = Observation()
-    judged = frame.join(f.broadcast(regions), ["lat", "lon"], "left").withColumn("reason", reason).observe(
-        seen, f.count_if(~noticed.isin(HEADER, BLANK)).alias("rows"),
-        f.count_if(f.col("reason").isNull()).alias("good"),
-        *(f.count_if(noticed == name).alias(name) for name in (HEADER, BLANK)),
+    judged = (
+        frame.join(f.broadcast(regions), ["lat", "lon"], "left")
+        .withColumn("reason", reason)
+        .observe(
+            seen,
+            f.count_if(~noticed.isin(HEADER, BLANK)).alias("rows"),
+            f.count_if(f.col("reason").isNull()).alias("good"),
+            *(f.count_if(noticed == name).alias(name) for name in (HEADER, BLANK)),
+        )
     )
     return judged, seen

@@ -75,8 +75,9 @@ def read_polygons(path: Path) -> Polygons:
     outlines: list[list[Floats]] = []
     for row, feature in enumerate(features, start=1):
         properties = feature.get("properties") or {}
-        name = next((properties[key] for key in ("id", "region", "name") if properties.get(key) is not None),
-                    feature.get("id"))
+        name = next(
+            (properties[key] for key in ("id", "region", "name") if properties.get(key) is not None), feature.get("id")
+        )
         if name is None:
             faults.append(Fault(file, "a feature needs a property id, region or name", row))
             continue

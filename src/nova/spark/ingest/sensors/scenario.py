@@ -35,11 +35,19 @@ def write_scenario(folder: Path, sources: pa.Table) -> Written:
     for name in sorted(set(known["stream"].to_pylist())):
         mine = known.filter(pc.equal(known["stream"], name))
         rate = [float(f"{1.0 / interval:.9g}") for interval in mine["interval_s"].to_pylist()]
-        tables[name] = pa.table({
-            "id": mine["source"], "node": _gateways(mine["region"]), "rate": rate, "region": mine["region"],
-            "sensor_type": mine["sensor_type"], "location": mine["location"], "lat": mine["lat"], "lon": mine["lon"],
-            "readings": mine["readings"],
-        })
+        tables[name] = pa.table(
+            {
+                "id": mine["source"],
+                "node": _gateways(mine["region"]),
+                "rate": rate,
+                "region": mine["region"],
+                "sensor_type": mine["sensor_type"],
+                "location": mine["location"],
+                "lat": mine["lat"],
+                "lon": mine["lon"],
+                "readings": mine["readings"],
+            }
+        )
         _write(tables[name], folder / f"{name}.csv")
     left, right = tables.get(PRESSURE.stream), tables.get(HUMIDITY.stream)
     if left is None or right is None:
@@ -77,14 +85,16 @@ def _nodes(sources: pa.Table, demand: dict[str, float]) -> pa.Table:
     rows = []
     for region, load in demand.items():
         mine = _is(sources, region)
-        rows.append((f"gateway-{region}", max(1.0, HEADROOM * load), float(lat[mine].mean()), float(lon[mine].mean()),
-                     True))
+        rows.append(
+            (f"gateway-{region}", max(1.0, HEADROOM * load), float(lat[mine].mean()), float(lon[mine].mean()), True)
+        )
     rows.append((SINK, max(1.0, sum(demand.values())), *middle, False))
     ids, capacity, south, west, hosts = zip(*rows, strict=True)
     x = MS_PER_DEGREE * np.cos(np.radians(middle[0])) * (np.array(west) - middle[1])
     y = MS_PER_DEGREE * (np.array(south) - middle[0])
-    return pa.table({"id": ids, "capacity": np.round(capacity, 6), "x": np.round(x, 4), "y": np.round(y, 4),
-                     "hosts": hosts})
+    return pa.table(
+        {"id": ids, "capacity": np.round(capacity, 6), "x": np.round(x, 4), "y": np.round(y, 4), "hosts": hosts}
+    )
 
 
 def _write(table: pa.Table, path: Path) -> None:
