@@ -1,4 +1,4 @@
-"""docs/events.md: its examples are right, and there is one for each kind."""
+"""docs/reference/events.md: its examples are right, and there is one for each kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nova.controller import changes
 from nova.controller.events import KINDS
 from nova.journal.steps import parse
 
-PAGE = Path(__file__).parents[2] / "docs" / "events.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "events.md"
 
 
 def blocks() -> list[list[str]]:
@@ -22,7 +22,7 @@ def blocks() -> list[list[str]]:
 
 def test_every_event_has_an_example_that_runs_on_the_demo(tmp_path: Path) -> None:
     lines = blocks()[0]
-    steps = list(parse(lines, "docs/events.md"))
+    steps = list(parse(lines, "docs/reference/events.md"))
     assert {event.kind for step in steps for event in step.events} == set(KINDS)
     events = tmp_path / "events.jsonl"
     events.write_text("\n".join(lines))

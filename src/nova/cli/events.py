@@ -36,7 +36,7 @@ GROUP = 256
 
 @app.callback()
 def _group() -> None:
-    """Let a plan follow events, and lose none of them: a journal, snapshots, replay. See docs/events.md."""
+    """Let a plan follow events, and lose none of them: a journal, snapshots, replay. See docs/reference/events.md."""
 
 
 @app.command()

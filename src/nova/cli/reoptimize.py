@@ -37,7 +37,7 @@ def command(
     Only what the events affect changes, and only where it is worth its cost. Each change says the sub-join, its shares,
     its host, the reason, and from which window on it holds. A line with a JSON list is a batch, and one step. If a line
     is wrong, the command names file, line, field and value, ends with exit code 2 and writes nothing. The scenario that
-    the events lead to is written into PLAN2/scenario. Forms of events and changes: docs/events.md.
+    the events lead to is written into PLAN2/scenario. Forms of events and changes: docs/reference/events.md.
 
     Example: `echo '{"event": "node_removed", "node": "north-fog"}' | nova reoptimize demo/scenario.yaml demo/plan
     -e - -o demo/plan2`

@@ -83,7 +83,7 @@ def command(
     when it is started again with the same folder; no result is lost or doubled.
 
     With --watch a host that fails, as an event says, is replaced from the next window on; --replan hands a run that is
-    under way a new plan. With --site only one node's share runs, as `nova deploy` prepares it: see docs/sites.md.
+    under way a new plan. With --site only one node's share runs, as `nova deploy` prepares it: see docs/howto/sites.md.
 
     With --emulate the report says what hosts of the scenario's capacities would make of it: latency, throughput and
     backlog, beside what `nova simulate` predicts. Results stay complete.
