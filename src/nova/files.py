@@ -1,11 +1,16 @@
-"""Files that appear under their names only when they are complete."""
+"""Files that appear under their names only when they are complete, and names for files that any id can have."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
+
+LONGEST = 150
+"""Characters of a name that is made from an id: file systems take 255 bytes, and endings come behind it."""
 
 
 @contextmanager
@@ -28,3 +33,13 @@ def write_safely(path: Path, content: str | bytes) -> None:
     """Replace a file as a whole, and keep it through a crash of the process or the machine."""
     with appearing(path, safe=True) as draft:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def name_of(id_: str) -> str:
+    """An id as one word for files, folders and topics: letters, digits, `_`, `-` and `%`. Different ids have different
+    names; an id of harmless characters is its own name."""
+    name = quote(id_, safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
+    if len(name) <= LONGEST:
+        return name
+    digest = hashlib.blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{name[: LONGEST - 36]}%%{digest}"  # no other name has two percent signs side by side

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from nova.cli.output import errors
 
@@ -52,7 +53,7 @@ def _queries(run: Run) -> Table:
         now, told = one.meter.lately(), one.meter.report(seconds)
         latency = now.latency_ms or {}
         table.add_row(
-            told["query"],
+            Text(told["query"]),
             f"{now.tuples_per_s:,.0f}",
             f"{now.results_per_s:,.0f}",
             f"{told['results']:,}",
@@ -75,7 +76,7 @@ def _hosts(run: Run) -> Table:
         used = "–" if host["capacity"] <= 0 else f"{host['recent_tuples_per_s'] / host['capacity']:.0%}"
         planned = "–" if host["planned_utilisation"] is None else f"{host['planned_utilisation']:.0%}"
         table.add_row(
-            host["node"],
+            Text(host["node"]),
             f"{host['recent_tuples_per_s']:,.0f}",
             f"{host['planned_tuples_per_s']:,.0f}",
             f"{host['capacity']:,.0f}",

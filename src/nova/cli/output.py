@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 JSON = typer.Option(False, "--json", help="Print machine-readable JSON instead of tables.")
 
@@ -44,13 +45,13 @@ def warn(messages: Iterable[str]) -> None:
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print a table; numbers are right-aligned and short."""
-    drawn = Table(title=title, title_justify="left")
+    drawn = Table(title=Text(title), title_justify="left")  # as text: an id in brackets is no markup
     materialised = [list(row) for row in rows]
     for i, name in enumerate(columns):
         numeric = any(isinstance(row[i], int | float) for row in materialised)
-        drawn.add_column(name, justify="right" if numeric else "left")
+        drawn.add_column(Text(name), justify="right" if numeric else "left")
     for row in materialised:
-        drawn.add_row(*(_cell(value) for value in row))
+        drawn.add_row(*(Text(_cell(value)) for value in row))
     console.print(drawn)
 
 

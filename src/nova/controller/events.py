@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, get_type_hints
 
 from nova.model.errors import Fault, InvalidInput
+from nova.model.ids import REFUSED, has_control
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -210,6 +211,8 @@ _WRITTEN = {"from_node": "from", "to_node": "to"}
 _READ = {written: name for name, written in _WRITTEN.items()}
 _RATES = ("capacity", "bandwidth", "rate", "output_rate")
 _LATENCIES = ("height", "rtt_ms")
+_NEW_IDS = {"node_added": ("node",), "source_added": ("stream", "source"), "query_added": ("query",)}
+"""Fields that bring an id into the plan; the others must name one that is there."""
 
 
 def to_json(event: Event) -> dict[str, Any]:
@@ -269,6 +272,9 @@ def from_json(document: Any, file: str = "event", line: int | None = None) -> Ev
 
 def wrong(event: Event) -> Iterator[tuple[str, str, Any]]:
     """What is wrong with an event whatever the plan: (field as JSON names it, message, value)."""
+    for name in _NEW_IDS.get(event.kind, ()):
+        if has_control(getattr(event, name)):
+            yield name, REFUSED, getattr(event, name)
     for name in _RATES:
         value = getattr(event, name, None)
         if value is not None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
@@ -37,7 +38,11 @@ STYLE: dict[str, Any] = {"color": palette.INK, "fontsize": 9}
 
 def write(problem: Problem, plan: Plan, file: Path) -> None:
     """Draw a plan as PNG."""
-    picture = compose(problem, plan, MOST_ARROWS, MOST_MARKS)
+    with rc_context({"text.parse_math": False}):  # a dollar sign in an id is a dollar sign
+        _write(compose(problem, plan, MOST_ARROWS, MOST_MARKS), problem, plan, file)
+
+
+def _write(picture: Picture, problem: Problem, plan: Plan, file: Path) -> None:
     figure = Figure(figsize=(14.5, 8.4), dpi=130, facecolor="white")
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nova.model.ids import printable
+
 SHOWN = 50
 """How many problems one error lists; the rest is counted, never dropped silently."""
 
@@ -32,7 +34,7 @@ class Fault:
         if self.row is not None:
             place += f", row {self.row}"
         if self.field is not None:
-            place += f", field {self.field}"
+            place += f", field {printable(self.field)}"
         found = "" if self.value is None else f" (found {self.value!r})"
         return f"{place}: {self.message}{found}"
 

@@ -23,6 +23,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from nova.model.ids import REFUSED, has_control
 from nova.model.options import Options
 from nova.model.units import DURATION, NUMBER, RATE, Quantity
 from nova.scenario.document import line_of
@@ -60,6 +61,8 @@ def _scalar(value: Any) -> str | int | float | bool:
 
 def _name(value: Any) -> Any:
     """Ids that YAML reads as whole numbers are names all the same."""
+    if isinstance(value, str) and has_control(value):
+        raise PydanticCustomError("name", REFUSED)
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nova.model.ids import CONTROL, REFUSED
 from nova.model.problem import Bools, Floats, Ints
 from nova.model.units import Quantity
 from nova.scenario.faults import SHOWN, Faults, listed, suggestion
@@ -76,6 +77,7 @@ class Table:
         """A column of unique names."""
         ids = self.text(name)
         self.note(_nulls(ids), name, "an id is missing")
+        self.note(_holds(ids, CONTROL), name, REFUSED, ids)
         codes = ids.dictionary_encode()
         if len(codes.dictionary) < len(ids) - ids.null_count:
             numbers = codes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -154,6 +156,12 @@ def _why(value: object, quantity: Quantity) -> str:
         except ValueError as error:
             return str(error)
     return "NaN is not a number to plan with"
+
+
+def _holds(texts: pa.StringArray, pattern: str) -> Bools:
+    """Where a column has a match of a pattern."""
+    found = pc.match_substring_regex(texts, pattern)
+    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def _nulls(column: pa.Array) -> Bools:

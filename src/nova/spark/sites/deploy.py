@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nova.files import name_of
 from nova.model.plan import Plan
 from nova.scenario import Scenario
 from nova.spark.job.folder import RunFolder
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 PARTITIONS = 2
 """Tasks that join at once at a site, as far as the number of cells goes; all sites must agree on that number."""
 COMMAND = """#!/bin/sh
-# Runs the share of {site}: the folder `run` keeps its checkpoint, so start it again after a stop or a crash.
-cd "$(dirname "$0")" && exec nova run . --site {quoted} -o run "$@"
+# Runs this site's share: the folder `run` keeps its checkpoint, so start it again after a stop or a crash.
+cd "$(dirname "$0")" && exec nova run . --site {site} -o run "$@"
 """
 
 
@@ -45,8 +46,8 @@ def shares(
 
 def write(made: Share, folder: Path) -> Path:
     """Write a site's share and its command into a folder of its own below `folder`."""
-    target = made.write(folder / share.folder_name(made.site))
+    target = made.write(folder / name_of(made.site))
     command = target / "run.sh"
-    command.write_text(COMMAND.format(site=made.site, quoted=shlex.quote(made.site)))
+    command.write_text(COMMAND.format(site=shlex.quote(made.site)), encoding="utf-8")
     command.chmod(0o755)
     return target

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from nova.files import write_safely
+from nova.files import name_of, write_safely
 from nova.model.errors import NovaError
-from nova.spark.sites.share import folder_name
 from nova.spark.sources.mqtt import CONNECT_S, Broker
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class Channel:
 
     @property
     def path(self) -> str:
-        return "/".join(folder_name(part) for part in (self.query, self.kind, self.target, self.sender))
+        return "/".join(name_of(part) for part in (self.query, self.kind, self.target, self.sender))
 
 
 class Exchange(Protocol):

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -253,11 +252,6 @@ def node_row(problem: Problem, site: str, place: str) -> int:
     if row < 0:
         raise InvalidInput([Fault(place, "no such node", field="--site", value=site)])
     return int(row)
-
-
-def folder_name(site: str) -> str:
-    """The site's id as a name for files and topics."""
-    return quote(site, safe="").replace(".", "%2E")
 
 
 def _query(
