@@ -46,6 +46,15 @@ def test_top_c_deals_unlimited_nodes_out_in_turn() -> None:
     assert hosts.tolist() == [1, 2, 1]
 
 
+def test_largest_first_serves_the_same_rule_by_falling_demand() -> None:
+    drawn = synthetic.draw(60, seed=3)
+    placement = place("top-c-largest", drawn, resolve(drawn), CostSpace(np.zeros((60, 2)), np.zeros(60)))
+    demand, hosts = placement.plan.joins.demand, placement.plan.replicas.node
+    order = np.argsort(-demand, kind="stable")
+    assert hosts[order[0]] == int(np.argmax(drawn.nodes.room))
+    assert hosts[order].tolist() == most_room_first(drawn.nodes.room, drawn.nodes.hosts, demand[order]).tolist()
+
+
 def test_top_c_needs_a_host() -> None:
     with pytest.raises(Infeasible, match="no node may host"):
         most_room_first(np.zeros(2), np.zeros(2, bool), np.array([1.0]))

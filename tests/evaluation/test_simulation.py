@@ -89,7 +89,7 @@ def cases(draw: st.DrawFn) -> tuple[Problem, Plan]:
 
 
 @settings(max_examples=60)
-@given(case=cases(), seed=st.integers(0, 5), arrivals=st.sampled_from(["poisson", "regular"]))
+@given(case=cases(), seed=st.integers(0, 5), arrivals=st.sampled_from(["poisson", "regular", "bursty"]))
 def test_nothing_is_lost_and_nothing_is_faster_than_the_network(case, seed, arrivals):
     given_problem, plan = case
     run = simulate(given_problem, plan, 5.0, seed=seed, arrivals=arrivals)
@@ -177,6 +177,18 @@ def test_the_queue_is_that_of_m_d_1():
     network = between(given_problem.sources.node[run.source], run.node) + between(run.node, np.zeros_like(run.node))
     waited_s = (run.tuple_ms - network).mean() / 1000.0 - 1.0 / mu
     assert waited_s == pytest.approx(rho / (2 * mu * (1 - rho)), rel=0.05)
+
+
+def test_bursts_wait_as_batches_do():
+    """M[X]/D/1: the batch adds (E[X²]/E[X] − 1)/(2μ(1 − ρ)) to the wait; bursts of geometric size, 4 on average, add
+    6/(2μ(1 − ρ))."""
+    given_problem = problem([100.0], rates=(30.0, 20.0))
+    plan = plan_of(given_problem, [(0, 3, 0, 1, 0, 1, 0, 1)])
+    run = simulate(given_problem, plan, 4000.0, seed=2, arrivals="bursty")
+    assert run.emitted == pytest.approx(50.0 * 4000.0, rel=0.02)
+    left = run.tuple_ms[run.source == 0]
+    expected = 10.0 + (0.5 + 6.0) / (2 * 0.1 * 0.5)  # service, then waiting, in ms
+    assert left.mean() - (20.0 + 30.0) == pytest.approx(expected, rel=0.06)
 
 
 def test_window_slices_burst_where_a_grid_flows():

@@ -19,6 +19,7 @@ BASELINES: dict[str, str] = {
     "sink": "Every join at its sink.",
     "source": "Every join at the source with the higher rate.",
     "top-c": "Join by join at the node with the most capacity left.",
+    "top-c-largest": "Top-c, the largest joins first.",
     "tree": "Routes along a minimum spanning tree, joins where they meet.",
     "cl-sf": "Fuzzy clusters: joins at the common cluster head, else at the sink.",
     "cl-tree-sf": "A spanning tree over the cluster heads, joins where routes meet.",

@@ -24,7 +24,7 @@ def command(
     plan: Path = PLAN,
     duration: float = typer.Option(30.0, "--duration", "-t", help="Seconds to simulate.", metavar="SECONDS"),
     seed: int = typer.Option(0, "--seed", help="Same seed, same tuples."),
-    arrivals: Arrivals = typer.Option("poisson", "--arrivals", help="Tuples come at random or evenly spaced."),
+    arrivals: Arrivals = typer.Option("poisson", "--arrivals", help="Tuples come at random, evenly or in bursts."),
     output: Path | None = typer.Option(None, "--output", "-o", help="CSV of the run over time.", metavar="FILE.csv"),
     as_json: bool = JSON,
 ) -> None:

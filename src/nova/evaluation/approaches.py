@@ -45,6 +45,7 @@ LOOKS: dict[str, Look] = {
     "sink": Look("Sink-based", "#5b6675", "x"),
     "source": Look("Source-based", "#e69f00", "^"),
     "top-c": Look("Top-c", "#cc79a7", "P"),
+    "top-c-largest": Look("Top-c, largest first", "#a05080", "p"),
     "tree": Look("Tree", "#8c564b", "<"),
     "cl-sf": Look("Cl-SF", "#d55e00", ">"),
     "cl-tree-sf": Look("Cl-Tree-SF", "#b8a100", "h"),

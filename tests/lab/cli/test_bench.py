@@ -83,3 +83,26 @@ def test_balance_shows_headroom_and_replicas():
     table = CliRunner().invoke(app, ["bench", "balance", "--nodes", "120", "--simulate", "0"])
     assert table.exit_code == 0, table.output
     assert "parts" in table.output
+
+
+def test_waiting_sets_simulated_latencies_side_by_side_and_says_where_nova_loses():
+    asked = ["--nodes", "60", "--draws", "1", "--load", "0.4", "--seconds", "5", "--arrivals", "bursty"]
+    ways = ["--way", "nova", "--way", "utilisation 0.5", "--way", "top-c-largest"]
+    done = CliRunner().invoke(app, ["bench", "waiting", *asked, *ways, "--json"])
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)
+    rows = {row["way"]: row for row in figures["rows"]}
+    assert list(rows) == ["nova", "utilisation 0.5", "top-c-largest"]
+    assert all(row["p50"] <= row["p90"] <= row["p99"] for row in rows.values())
+    ahead = {
+        figure
+        for figure in ("mean", "p90", "p99")
+        if rows["nova"][figure] > 1.02 * min(row[figure] for way, row in rows.items() if way != "nova")
+    }
+    assert {loss["figure"] for loss in figures["losses"]} == ahead
+
+
+def test_waiting_refuses_a_way_it_does_not_know():
+    done = CliRunner().invoke(app, ["bench", "waiting", "--nodes", "60", "--draws", "1", "--way", "by luck"])
+    assert done.exit_code == 2
+    assert "by luck" in done.output

@@ -14,6 +14,8 @@ from nova.model.plan import Plan
 from nova.model.problem import Floats, Ints, Problem
 from nova.model.replicas import SHARES, Replicas
 
+BURST = 4.0
+"""Tuples of a burst on average. Their number is geometric, and all of a burst are born at once."""
 MAX_RESULTS = 4_000_000
 """Results drawn at most; where more are expected, each one drawn stands for several."""
 
@@ -48,6 +50,14 @@ def emit(rate: Floats, duration_s: float, arrivals: Arrivals, rng: np.random.Gen
         source = np.repeat(np.arange(len(rate)), counts)
         born = rng.random(len(source)) * duration_s
         born = born[np.lexsort((born, source))]
+    elif arrivals == "bursty":
+        bursts = rng.poisson(expected / BURST)
+        size = rng.geometric(1.0 / BURST, size=int(bursts.sum()))
+        of = np.repeat(np.arange(len(rate)), bursts)
+        counts = np.bincount(of, size, len(rate)).astype(np.int64)
+        at = rng.random(len(size)) * duration_s
+        order = np.lexsort((at, of))
+        born = np.repeat(at[order], size[order])
     else:
         phase = rng.random(len(rate))
         counts = np.ceil(expected - phase).clip(min=0).astype(np.int64)

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from nova.model.problem import Floats, Ints
 
-Arrivals = Literal["poisson", "regular"]
+Arrivals = Literal["poisson", "regular", "bursty"]
+"""How sources emit: at random, evenly spaced, or in bursts that come at random."""
 Longs: TypeAlias = npt.NDArray[np.int64]
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
