@@ -13,7 +13,7 @@ from nova.model.subjoins import SubJoins
 
 
 def place(problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> Placement:
-    """Each sub-join, by falling demand, at the host with the highest capacity left; equal ones as the matrix has them."""
+    """Each sub-join, by falling demand, at the host with the highest capacity left; ties in order."""
     order = np.argsort(-joins.demand, kind="stable")
     hosts = np.empty(len(joins), np.int32)
     hosts[order] = most_room_first(problem.nodes.room, problem.nodes.hosts, joins.demand[order])

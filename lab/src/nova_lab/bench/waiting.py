@@ -6,7 +6,7 @@ unplaced is refused; Nova loses a case where any other way is ahead by more than
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,9 @@ from nova.model.problem import Problem
 from nova.synthetic import draw
 from nova_lab.bench.instances import finite
 
-Change = Callable[[Options], Options]
-
-NOVA: dict[str, Change] = {
-    "nova": lambda options: options,
-    **{
-        f"utilisation {share}": lambda options, share=share: replace(options, utilisation=share)  # type: ignore[misc]
-        for share in (0.9, 0.8, 0.7, 0.5)
-    },
+NOVA: dict[str, dict[str, Any]] = {
+    "nova": {},
+    **{f"utilisation {share}": {"utilisation": share} for share in (0.9, 0.8, 0.7, 0.5)},
 }
 """Nova's default, and what else its options could have said."""
 WAYS = (*NOVA, *(name for name in BASELINES if name != "optimum"))
@@ -120,7 +115,7 @@ def measure(case: Case, ways: Sequence[str], seconds: float, arrivals: Arrivals)
     problem, space = embedded(case.problem, Options(seed=case.seed))
     floor, rows = None, []
     for way in ways:
-        options = NOVA.get(way, lambda options: options)(Options(seed=case.seed))
+        options = replace(Options(seed=case.seed), **NOVA.get(way, {}))
         try:
             placement, _ = run("nova" if way in NOVA else way, problem, space, options)
         except Infeasible:

@@ -49,11 +49,11 @@ def waiting(
             }
         )
         return
-    for case in dict.fromkeys(row.case for row in rows):
+    for name in dict.fromkeys(row.case for row in rows):
         table(
-            f"{case}: event to sink, ms, results of {seconds:g} s, {arrivals} arrivals",
+            f"{name}: event to sink, ms, results of {seconds:g} s, {arrivals} arrivals",
             ["way", "mean", "p50", "p90", "p99", "network", "fullest %", "notes"],
-            [[r.way, r.mean, r.p50, r.p90, r.p99, r.network, 100 * r.busiest, r.notes] for r in rows if r.case == case],
+            [[r.way, r.mean, r.p50, r.p90, r.p99, r.network, 100 * r.busiest, r.notes] for r in rows if r.case == name],
         )
     if lost:
         table(
