@@ -14,17 +14,17 @@ from nova.model.replicas import SHARES
 from nova.optimizer import optimize
 from nova.synthetic import draw
 
-WHOLE = (0.0, 1.0, 0.0, 1.0, 0.0, 1.0)
+WHOLE = (0.0, 1.0) * 4
 Row = tuple[str, str, str, tuple[float, ...]]
 
 
 def sliced(low: float, high: float) -> tuple[float, ...]:
-    return (0.0, 1.0, 0.0, 1.0, low, high)
+    return (0.0, 1.0, 0.0, 1.0, low, high, 0.0, 1.0)
 
 
 def replicas(*rows: Row, left: float = 30.0, right: float = 10.0) -> pa.Table:
     """A replica table of one query: (left source, right source, node, shares); all sources have the same rates."""
-    boxes = np.array([row[3] for row in rows]).reshape(len(rows), 6)
+    boxes = np.array([(*row[3], 0.0, 1.0)[:8] for row in rows]).reshape(len(rows), 8)
     part = boxes[:, 1::2] - boxes[:, ::2]
     return pa.table(
         {

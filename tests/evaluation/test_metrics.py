@@ -150,7 +150,7 @@ def test_union_area_against_counting_cells(rows: list[tuple[int, int, int, int, 
     assert area == pytest.approx(cells.sum(axis=(1, 2)) / 64)
 
 
-@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), spans, spans, spans), min_size=1, max_size=20))
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), spans, spans, spans, spans), min_size=1, max_size=20))
 def test_loads_agree_with_the_optimizers_own(rows: list[tuple[Any, ...]]) -> None:
     """Two codes that share nothing charge any boxes alike, overlapping ones too."""
     from nova.model.load import node_loads

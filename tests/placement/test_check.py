@@ -21,7 +21,9 @@ from nova.synthetic import draw
 def boxes(rows):
     table = np.array(rows, dtype=float)
     return Replicas(
-        table[:, 0].astype(np.int32), np.zeros(len(table), np.int32), *(table[:, i].copy() for i in range(1, 7))
+        table[:, 0].astype(np.int32),
+        np.zeros(len(table), np.int32),
+        *(table[:, i].copy() for i in range(1, table.shape[1])),
     )
 
 
@@ -40,6 +42,12 @@ WHOLE = [0, 1, 0, 1]
         ([[0, 0, 0.5, 0, 1, 0, 1], [0, 0.5, 1, 0, 0.5, 0, 1]], [0]),
         ([[0, 0, 0.5, 0, 1, 0, 1], [0, 0.4, 1, 0, 1, 0, 1]], [0]),
         ([[0, 0.2, 0.2, 0, 1, 0, 1], [0, *WHOLE, 0, 1]], [0]),
+        ([[0, *WHOLE, 0, 1, 0, 0.3], [0, *WHOLE, 0, 1, 0.3, 1]], []),  # keys dealt out
+        ([[0, *WHOLE, 0, 1, 0.3, 1], [0, *WHOLE, 0, 1, 0, 0.3]], []),
+        ([[0, *WHOLE, 0, 1, 0, 0.3], [0, *WHOLE, 0, 1, 0.4, 1]], [0]),
+        ([[0, *WHOLE, 0, 1, 0, 0.5], [0, *WHOLE, 0, 0.5, 0.5, 1], [0, *WHOLE, 0.5, 1, 0.5, 1]], []),  # and windows
+        ([[0, 0, 0.5, 0, 1, 0, 1, 0, 0.1], [0, 0.5, 1, 0, 1, 0, 1, 0, 0.1], [0, *WHOLE, 0, 1, 0.1, 1]], []),
+        ([[0, 0, 0.5, 0, 1, 0, 1, 0, 0.1], [0, *WHOLE, 0, 1, 0.1, 1]], [0]),
     ],
 )
 def test_tiling(rows, broken):

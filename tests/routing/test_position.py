@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova.routing import GOLDEN, slice_position, tuple_share, window_number
+from nova.routing import GOLDEN, key_position, slice_position, tuple_share, window_number
 from nova.routing.xxh64 import hash_bytes, hash_longs, hash_strings
 
 
@@ -67,3 +68,14 @@ def test_values_of_any_kind_take_part_in_the_share() -> None:
     words = tuple_share(source, times, pa.array(["a", "b", None]))
     assert len(set(words.tolist())) == 3
     assert words[2] == tuple_share(source, times)[2]  # a missing value is left out
+
+
+def test_keys_lie_evenly_and_equal_keys_lie_together_whatever_their_type() -> None:
+    whole = key_position([pa.array(np.arange(10_000))])
+    assert ((whole >= 0) & (whole < 1)).all()
+    assert np.histogram(whole, 10, (0, 1))[0] == pytest.approx(1000, rel=0.15)
+    np.testing.assert_array_equal(whole, key_position([pa.array(np.arange(10_000, dtype=np.float32))]))
+    pair = key_position([pa.array(["a", "a", "b"]), pa.array([1, 1, 1])])
+    assert pair[0] == pair[1] != pair[2]
+    with pytest.raises(ValueError, match="no column"):
+        key_position([])

@@ -30,15 +30,15 @@ def tuples(rng: np.random.Generator, n: int, first: int, count: int) -> tuple[np
 
 @given(joins=matrices(), seed=st.integers(0, 2**32 - 1))
 def test_every_joinable_pair_meets_exactly_once_and_on_its_box_host(joins: SubJoins, seed: int) -> None:
-    replicas = random_replicas(joins, NODES, seed) if len(joins) else Replicas.whole(joins.left, joins.left)
+    replicas = random_replicas(joins, NODES, seed, keyed=True) if len(joins) else Replicas.whole(joins.left, joins.left)
     routes = compile_routes(joins, replicas, 0, SOURCES, 0)
     rng = np.random.default_rng(seed)
     left, left_share = tuples(rng, 30, 0, LEFTS)
     right, right_share = tuples(rng, 30, LEFTS, RIGHTS)
-    place = float(rng.random())
+    place, key = float(rng.random()), float(rng.random())  # of one window, with one key: all of them may join
 
-    at_left, meeting_left = routes.left.reach(left, left_share, np.full(30, place))
-    at_right, meeting_right = routes.right.reach(right, right_share, np.full(30, place))
+    at_left, meeting_left = routes.left.reach(left, left_share, np.full(30, place), np.full(30, key))
+    at_right, meeting_right = routes.right.reach(right, right_share, np.full(30, place), np.full(30, key))
     met = {}
     for i, m in zip(at_left, meeting_left, strict=True):
         for j in at_right[meeting_right == m]:
@@ -51,6 +51,7 @@ def test_every_joinable_pair_meets_exactly_once_and_on_its_box_host(joins: SubJo
             inside = (r.left_from <= left_share[i]) & (left_share[i] < r.left_to)
             inside &= (r.right_from <= right_share[j]) & (right_share[j] < r.right_to)
             inside &= (r.slice_from <= place) & (place < r.slice_to)
+            inside &= (r.key_from <= key) & (key < r.key_to)
             assert met.get((i, j), []) == r.node[pair & inside].tolist()
 
 
@@ -91,14 +92,37 @@ def test_unknown_sources_and_empty_tables_go_nowhere() -> None:
     assert len(none.left.reach(np.array([0]), np.zeros(1), np.zeros(1))[0]) == 0
 
 
+def test_routes_written_before_there_were_keys_take_all_keys(tmp_path: Path) -> None:
+    joins = sub_joins(np.array([0]), np.array([1]), 2)
+    routes = compile_routes(joins, random_replicas(joins, NODES, 1), 0, 2, 0)
+    routes.save(tmp_path / "routes.npz")
+    with np.load(tmp_path / "routes.npz") as stored:
+        np.savez(tmp_path / "old.npz", **{name: stored[name] for name in stored if "_key_" not in name})
+    old = Routes.load(tmp_path / "old.npz")
+    assert not old.keyed
+    np.testing.assert_array_equal(old.left.key_to, routes.left.key_to)
+
+
+def test_a_keyed_plan_needs_the_tuples_keys() -> None:
+    joins = sub_joins(np.array([0]), np.array([1]), 2)
+    halves = Replicas.whole(np.array([0, 0]), np.array([0, 1]))
+    halves.key_to[0] = halves.key_from[1] = 0.5
+    routes = compile_routes(joins, halves, 0, 2, 0)
+    rows, meeting = routes.left.reach(np.array([0, 0]), np.zeros(2), np.zeros(2), np.array([0.2, 0.7]))
+    assert rows.tolist() == [0, 1]  # each tuple goes to one host: keys need no broadcast
+    assert routes.node[meeting].tolist() == [0, 1]
+    with pytest.raises(ValueError, match="keys"):
+        routes.left.reach(np.array([0]), np.zeros(1), np.zeros(1))
+
+
 def test_routes_survive_the_disk(tmp_path: Path) -> None:
     joins = sub_joins(np.array([0, 0]), np.array([1, 2]), 3)
-    routes = compile_routes(joins, random_replicas(joins, NODES, 1), 0, 3, 2)
+    routes = compile_routes(joins, random_replicas(joins, NODES, 1, keyed=True), 0, 3, 2)
     routes.save(tmp_path / "routes.npz")
     again = Routes.load(tmp_path / "routes.npz")
     assert again.sink == 2
     for name in ("left", "right"):
-        for field in ("start", "meeting", "share_from", "share_to", "slice_from", "slice_to"):
+        for field in ("start", "meeting", "share_from", "share_to", "slice_from", "slice_to", "key_from", "key_to"):
             np.testing.assert_array_equal(getattr(again.side(name), field), getattr(routes.side(name), field))
 
 

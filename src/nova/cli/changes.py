@@ -44,8 +44,9 @@ def stability_of(jitter_ms: float | None, migration_ms: float | None, hysteresis
 
 
 def shares_text(shares: Sequence[float]) -> str:
-    """The part of a sub-join in words: `all`, or the ranges of the left stream, the right stream and the windows."""
-    names = ("left", "right", "windows")
+    """The part of a sub-join in words: `all`, or the ranges of the left stream, the right stream, the windows and
+    the keys."""
+    names = ("left", "right", "windows", "keys")[: len(shares) // 2]
     ranges = [
         f"{name} {shares[2 * i]:.4g}–{shares[2 * i + 1]:.4g}"
         for i, name in enumerate(names)

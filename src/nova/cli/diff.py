@@ -109,11 +109,11 @@ def replicas_of(folder: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
     from nova.model.errors import Fault, InvalidInput
-    from nova.model.replicas import SHARES
+    from nova.model.replicas import SHARES, with_keys
 
     file = folder / "replicas.parquet"
     try:
-        found = pq.read_table(file)
+        found = with_keys(pq.read_table(file))
     except FileNotFoundError:
         raise InvalidInput([Fault(str(file), "no such plan file")]) from None
     except (pa.ArrowInvalid, OSError) as error:

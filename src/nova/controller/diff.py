@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nova.controller.changes import Shares
-from nova.evaluation.metrics import union_area
+from nova.evaluation.metrics import union_volume
 from nova.model.problem import Floats
 from nova.model.replicas import SHARES
 
@@ -88,16 +88,18 @@ class _Side:
 
     def __init__(self, table: pa.Table, join: _Joins, node: _Joins) -> None:
         self.table, self.join, self.node = table, join, node
-        self.shares = np.column_stack([_column(table, name) for name in SHARES]) if len(table) else np.empty((0, 6))
+        columns = [_column(table, name) for name in SHARES]
+        self.shares = np.column_stack(columns) if len(table) else np.empty((0, len(SHARES)))
         self.left, self.right = _column(table, "left_rate"), _column(table, "right_rate")
 
     def rates(self, size: int) -> tuple[Floats, Floats]:
         """Tuples/s of the left and the right source of each of `size` sub-joins, as its replicas tell them; 0 for
         those of the other plan."""
         part = self.shares[:, 1::2] - self.shares[:, ::2]
+        both = part[:, 2] * part[:, 3]
         left, right = np.zeros(size), np.zeros(size)
-        left[self.join] = self.left / (part[:, 0] * part[:, 2])
-        right[self.join] = self.right / (part[:, 1] * part[:, 2])
+        left[self.join] = self.left / (part[:, 0] * both)
+        right[self.join] = self.right / (part[:, 1] * both)
         return left, right
 
     def ids(self, rows: _Rows) -> dict[int, tuple[str, str, str, str]]:
@@ -248,7 +250,8 @@ class _Reach:
     def _into(self, group: _Rows, shares: Floats, rates: tuple[Floats, Floats]) -> Floats:
         total = np.zeros(len(self.join))
         for rate, low in zip(rates, (0, 2), strict=True):
-            area = union_area(group, shares[:, low], shares[:, low + 1], shares[:, 4], shares[:, 5])
+            stream, slices, keys = ((shares[:, k], shares[:, k + 1]) for k in (low, 4, 6))
+            area = union_volume(group, stream, slices, keys)
             total[: len(area)] += area * rate[self.join[: len(area)]]
         return total
 

@@ -104,7 +104,7 @@ def plan_of(state: State, written: Written) -> Plan:
     made = Replicas(
         number[replicas["join"][alive]],
         written.node[replicas["node"][alive]],
-        **{name: boxes[:, k].copy() for k, name in enumerate(SHARES)},
+        **{name: boxes[:, k].copy() for k, name in enumerate(SHARES[:6])},
     )
     order = np.lexsort((made.right_from, made.left_from, made.slice_from, made.join))
     nodes = problem.nodes

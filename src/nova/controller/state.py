@@ -155,7 +155,7 @@ class State:
     def _take_replicas(self, plan: Plan) -> None:
         replicas = plan.replicas
         n = len(replicas)
-        boxes = np.column_stack([getattr(replicas, name) for name in SHARES]) if n else np.empty((0, 6))
+        boxes = np.column_stack([getattr(replicas, name) for name in SHARES[:6]]) if n else np.empty((0, 6))
         left, right = replicas.rates(plan.joins)
         self.replicas.reserve(n + max(256, n // 4))
         self.replicas.fill(

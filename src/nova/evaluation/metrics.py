@@ -98,17 +98,47 @@ def flows(plan: Plan) -> Flows:
     key = boxes.join.astype(np.int64) * (np.int64(boxes.node.max()) + 1) + boxes.node
     _, first, group, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
     join, node = boxes.join[first], boxes.node[first]
-    volume = _volume(plan)
-    left = union_area(group, boxes.left_from, boxes.left_to, boxes.slice_from, boxes.slice_to)
-    right = union_area(group, boxes.right_from, boxes.right_to, boxes.slice_from, boxes.slice_to)
+    slices, keys = (boxes.slice_from, boxes.slice_to), (boxes.key_from, boxes.key_to)
+    left = union_volume(group, (boxes.left_from, boxes.left_to), slices, keys)
+    right = union_volume(group, (boxes.right_from, boxes.right_to), slices, keys)
     return Flows(
         join=join,
         node=node,
         left=joins.left_rate[join] * left,
         right=joins.right_rate[join] * right,
-        share=_sum_by(group, volume, len(first)),
+        share=_sum_by(group, boxes.volume, len(first)),
         replicas=count.astype(np.int32),
     )
+
+
+Span = tuple[Floats, Floats]
+"""Where boxes begin and end along one axis."""
+
+
+def union_volume(group: npt.NDArray[np.integer], x: Span, y: Span, z: Span) -> Floats:
+    """Volume of the union of the boxes x × y × z of each group 0 … max(group).
+
+    A tuple is a point of its stream (x) in a window (y) with a key (z); the union's volume is thus the distinct share
+    of the stream.
+    """
+    if not ((z[0] > 0.0) | (z[1] < 1.0)).any():
+        return union_area(group, *x, *y)
+    # Cut each group at all its z-borders; within such a strip the union is one of rectangles.
+    zs, rank = np.unique(np.concatenate(z), return_inverse=True)
+    n = len(group)
+    borders, at = np.unique(np.concatenate([group, group]).astype(np.int64) * len(zs) + rank, return_inverse=True)
+    row, strip = _over_strips(at[:n], at[n:])
+    used, of_strip = np.unique(strip, return_inverse=True)
+    area = union_area(of_strip, *(edge[row] for edge in (*x, *y)))
+    height = zs[borders[used + 1] % len(zs)] - zs[borders[used] % len(zs)]
+    return _sum_by(borders[used] // len(zs), area * height, int(group.max(initial=-1)) + 1)
+
+
+def _over_strips(first: npt.NDArray[np.integer], last: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.intp], ...]:
+    """Each row once for every strip from its first to the one before its last: (rows, strips)."""
+    spans = last - first
+    row = np.repeat(np.arange(len(first)), spans)
+    return row, np.repeat(first, spans) + np.arange(len(row)) - np.repeat(np.cumsum(spans) - spans, spans)
 
 
 def union_area(group: npt.NDArray[np.integer], x_from: Floats, x_to: Floats, y_from: Floats, y_to: Floats) -> Floats:
@@ -139,9 +169,7 @@ def _sweep(
     # borders of strips: every distinct (group, y); strip i runs from border i to the next one of the same group
     border = np.concatenate([group, group]).astype(np.int64) * len(ys) + y_rank
     borders, at = np.unique(border, return_inverse=True)
-    spans = at[n:] - at[:n]
-    row = np.repeat(np.arange(n), spans)
-    strip = np.repeat(at[:n], spans) + np.arange(len(row)) - np.repeat(np.cumsum(spans) - spans, spans)
+    row, strip = _over_strips(at[:n], at[n:])
     if not len(row):
         return np.zeros(groups)
     start = strip * len(xs) + x_rank[:n][row]
@@ -157,11 +185,6 @@ def _sweep(
     width = xs[new - strip * len(xs)] - xs[fresh - strip * len(xs)]
     height = ys[borders[strip + 1] % len(ys)] - ys[borders[strip] % len(ys)]
     return _sum_by(group[row], width * height, groups)
-
-
-def _volume(plan: Plan) -> Floats:
-    boxes = plan.replicas
-    return (boxes.left_to - boxes.left_from) * (boxes.right_to - boxes.right_from) * (boxes.slice_to - boxes.slice_from)
 
 
 def node_load(flow: Flows, n: int) -> Floats:
@@ -308,7 +331,7 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
     boxes, joins = plan.replicas, plan.joins
     ends = (joins.left_node[boxes.join], joins.right_node[boxes.join], joins.sink[boxes.join])
     legs = [reach.between(boxes.node, end) for end in ends]
-    share = _volume(plan)
+    share = plan.replicas.volume
     costs: dict[Objective, float] = {
         name: float(sum(w * np.dot(share, leg) for w, leg in zip(weights, legs, strict=True)))
         for name, weights in LEGS.items()

@@ -18,9 +18,12 @@ def node_loads(joins: SubJoins, replicas: Replicas, nodes: int) -> Floats:
     loads = np.bincount(replicas.node, weights=alone, minlength=nodes).astype(np.float64)
     for group in _groups(replicas, shared):
         join = replicas.join[group[0]]
-        slices = replicas.slice_from[group], replicas.slice_to[group]
-        lefts = _union(replicas.left_from[group], replicas.left_to[group], *slices)
-        rights = _union(replicas.right_from[group], replicas.right_to[group], *slices)
+        both = [
+            (replicas.slice_from[group], replicas.slice_to[group]),
+            (replicas.key_from[group], replicas.key_to[group]),
+        ]
+        lefts = _union((replicas.left_from[group], replicas.left_to[group]), *both)
+        rights = _union((replicas.right_from[group], replicas.right_to[group]), *both)
         loads[replicas.node[group[0]]] += joins.left_rate[join] * lefts + joins.right_rate[join] * rights
     return loads
 
@@ -46,16 +49,16 @@ def _groups(replicas: Replicas, shared: npt.NDArray[np.bool_]) -> list[npt.NDArr
     return np.split(rows[order], cuts)
 
 
-def _union(x_from: Floats, x_to: Floats, y_from: Floats, y_to: Floats) -> float:
-    """Area of a union of rectangles, by the grid that their edges span."""
-    xs, ys = np.unique(np.concatenate([x_from, x_to])), np.unique(np.concatenate([y_from, y_to]))
-    covered = np.zeros((len(xs) - 1, len(ys) - 1), dtype=bool)
-    for a, b, c, d in zip(
-        np.searchsorted(xs, x_from),
-        np.searchsorted(xs, x_to),
-        np.searchsorted(ys, y_from),
-        np.searchsorted(ys, y_to),
-        strict=True,
-    ):
-        covered[a:b, c:d] = True
-    return float(np.diff(xs) @ covered @ np.diff(ys))
+def _union(*spans: tuple[Floats, Floats]) -> float:
+    """Volume of a union of boxes, given by their (from, to) along each axis: by the grid that their edges span."""
+    edges = [np.unique(np.concatenate(span)) for span in spans]
+    covered = np.zeros([len(cuts) - 1 for cuts in edges])
+    places = [
+        (np.searchsorted(cuts, low), np.searchsorted(cuts, high))
+        for cuts, (low, high) in zip(edges, spans, strict=True)
+    ]
+    for box in range(len(spans[0][0])):
+        covered[tuple(slice(low[box], high[box]) for low, high in places)] = 1.0
+    for cuts in reversed(edges):
+        covered = covered @ np.diff(cuts)
+    return float(covered)

@@ -21,7 +21,7 @@ import nova
 from nova.model.errors import Fault, InvalidInput
 from nova.model.options import Options
 from nova.model.problem import Floats, Ints, Problem
-from nova.model.replicas import SHARES, Replicas
+from nova.model.replicas import SHARES, Replicas, with_keys
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
 
@@ -91,7 +91,7 @@ def read(folder: str | Path, problem: Problem, joins: SubJoins | None) -> Plan:
     folder = Path(folder)
     try:
         document = json.loads((folder / "plan.json").read_text())
-        table = pq.read_table(folder / "replicas.parquet")
+        table = with_keys(pq.read_table(folder / "replicas.parquet"))
     except FileNotFoundError as error:
         raise InvalidInput([Fault(str(error.filename or folder), "no such plan file")]) from None
     except (json.JSONDecodeError, pa.ArrowInvalid) as error:

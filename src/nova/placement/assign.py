@@ -394,4 +394,6 @@ def _no_replicas() -> Replicas:
 
 
 def _in_join_order(replicas: Replicas) -> Replicas:
-    return replicas.take(np.lexsort((replicas.right_from, replicas.left_from, replicas.slice_from, replicas.join)))
+    return replicas.take(
+        np.lexsort((replicas.right_from, replicas.left_from, replicas.key_from, replicas.slice_from, replicas.join))
+    )

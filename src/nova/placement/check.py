@@ -46,37 +46,56 @@ def broken_joins(replicas: Replicas, joins: int) -> npt.NDArray[np.intp]:
     table = replicas
     step = np.diff(replicas.join)
     in_order = (step > 0) | ((step == 0) & (replicas.slice_from[1:] >= replicas.slice_from[:-1]))
-    if not (in_order.all() and _sliced(replicas).all()):
-        table = replicas.take(np.lexsort((replicas.right_from, replicas.left_from, replicas.slice_from, replicas.join)))
+    if not (in_order.all() and _whole(replicas, ("left", "right", "key")).all()):
+        order = (replicas.right_from, replicas.left_from, replicas.key_from, replicas.slice_from, replicas.join)
+        table = replicas.take(np.lexsort(order))
     starts = np.flatnonzero(np.diff(table.join, prepend=-1))
+    if not len(starts):
+        return np.flatnonzero(broken)
     ends = np.append(starts[1:], len(table))
-    sizes = ends - starts
     present = table.join[starts]
     in_range = (present >= 0) & (present < joins)
-    flat = _sliced(table)
-    # The common case, all rows at once: replicas that differ in their slice only must follow each other from 0 to 1.
-    follows = np.ones(len(table), dtype=bool)
-    follows[1:] = (table.join[1:] != table.join[:-1]) | (table.slice_from[1:] == table.slice_to[:-1])
-    follows[starts] = table.slice_from[starts] == 0.0
-    follows[ends - 1] &= table.slice_to[ends - 1] == 1.0
-    follows &= table.slice_from < table.slice_to
-    simple = np.logical_and.reduceat(flat, starts) if len(starts) else np.empty(0, bool)
-    chained = np.logical_and.reduceat(follows, starts) if len(starts) else np.empty(0, bool)
-    broken[present[in_range & simple & chained]] = False
-    for start, size, join in zip(starts[~simple], sizes[~simple], present[~simple], strict=True):
-        if 0 <= join < joins and _tiles(table.take(np.arange(start, start + size))):
+    # The common cases, all rows at once: replicas that differ along one axis only must follow each other from 0 to 1.
+    simple = np.zeros(len(starts), dtype=bool)
+    for axis, others in (("slice", ("left", "right", "key")), ("key", ("left", "right", "slice"))):
+        along = np.logical_and.reduceat(_whole(table, others), starts)
+        chained = np.logical_and.reduceat(_follows(table, axis, starts, ends), starts)
+        broken[present[in_range & along & chained]] = False
+        simple |= along
+    for start, end, join in zip(starts[~simple], ends[~simple], present[~simple], strict=True):
+        if 0 <= join < joins and _tiles(table.take(np.arange(start, end))):
             broken[join] = False
     return np.flatnonzero(broken)
 
 
-def _sliced(table: Replicas) -> Bools:
-    """Which replicas take both streams whole."""
-    return np.asarray((table.left_from == 0) & (table.left_to == 1) & (table.right_from == 0) & (table.right_to == 1))
+def _whole(table: Replicas, axes: tuple[str, ...]) -> Bools:
+    """Which replicas take all of each of these axes."""
+    whole = np.ones(len(table), dtype=bool)
+    for axis in axes:
+        whole &= (getattr(table, f"{axis}_from") == 0) & (getattr(table, f"{axis}_to") == 1)
+    return whole
+
+
+def _follows(table: Replicas, axis: str, starts: npt.NDArray[np.intp], ends: npt.NDArray[np.intp]) -> Bools:
+    """Which replicas begin along an axis where the one before them in their sub-join ends: the first at 0, and whether
+    the last ends at 1."""
+    low, high = getattr(table, f"{axis}_from"), getattr(table, f"{axis}_to")
+    follows = np.ones(len(table), dtype=bool)
+    follows[1:] = low[1:] == high[:-1]
+    follows[starts] = low[starts] == 0.0
+    follows[ends - 1] &= high[ends - 1] == 1.0
+    follows &= low < high
+    return follows
 
 
 def _tiles(boxes: Replicas) -> bool:
     """Whether boxes cover the unit cube once: each cell of the grid that their edges span lies in exactly one."""
-    spans = [(boxes.left_from, boxes.left_to), (boxes.right_from, boxes.right_to), (boxes.slice_from, boxes.slice_to)]
+    spans = [
+        (boxes.left_from, boxes.left_to),
+        (boxes.right_from, boxes.right_to),
+        (boxes.slice_from, boxes.slice_to),
+        (boxes.key_from, boxes.key_to),
+    ]
     edges, at = [], []
     for low, high in spans:
         if (low >= high).any() or low.min() != 0.0 or high.max() != 1.0:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from nova.model.problem import Ints
 from nova.routing.flow import Flow, without_null_keys
-from nova.routing.position import Longs, column_bits, tuple_share, window_number
+from nova.routing.position import Longs, column_bits, key_position, tuple_share, window_number
 from nova.routing.routes import Rows, SideName
 from nova.routing.timeline import Timeline
 from nova.routing.xxh64 import Hashes
@@ -56,7 +56,8 @@ def route(
     time = batch.column("time").cast(pa.int64()).to_numpy(zero_copy_only=False)
     window = window_number(time, flow.window_us)
     share = tuple_share(source_hash[source], time, batch.column("value"))
-    row, meeting = timeline.reach(side, source, share, window)
+    key = key_position([batch.column(name) for name in flow.on]) if timeline.keyed else None
+    row, meeting = timeline.reach(side, source, share, window, key)
     return Routed(row, meeting, window[row], timeline.node(meeting, window[row]))
 
 

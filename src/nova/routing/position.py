@@ -1,8 +1,10 @@
-"""Where a tuple sits in the unit cube of its sub-join: its share of the stream and its window's slice.
+"""Where a tuple sits in the unit cube of its sub-join: its share of the stream, its window's slice, its join key.
 
 In Spark SQL the share is
 `shiftrightunsigned(xxhash64(xxhash64(source), unix_micros(time), value), 11) / 9007199254740992D` and the slice is
-`w * 0.6180339887D - floor(w * 0.6180339887D)` with `w = floor(unix_micros(time) / window_in_microseconds)`.
+`w * 0.6180339887D - floor(w * 0.6180339887D)` with `w = floor(unix_micros(time) / window_in_microseconds)`. The key is
+`shiftrightunsigned(xxhash64(column, …), 11) / 9007199254740992D`, where numbers count as doubles and a text column
+stands for `xxhash64` of its text.
 """
 
 from __future__ import annotations
@@ -44,6 +46,18 @@ def tuple_share(source_hash: Hashes, time_us: Longs, value: pa.Array | None = No
         h = np.where(present, hash_longs(bits, h), h)
     share: Floats = (h >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return share
+
+
+def key_position(columns: list[pa.Array]) -> Floats:
+    """Place of each tuple's join key in its hash space, [0, 1): the same for any two tuples with equal keys, whatever
+    the type of their numbers. No column may hold a null."""
+    if not columns:
+        raise ValueError("the plan deals out keys, and the query joins on no column of its tuples")
+    h = hash_longs(column_bits(columns[0])[0])
+    for column in columns[1:]:
+        h = hash_longs(column_bits(column)[0], h)
+    place: Floats = (h >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return place
 
 
 def column_bits(values: pa.Array) -> tuple[Longs, npt.NDArray[np.bool_]]:

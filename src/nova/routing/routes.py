@@ -7,9 +7,11 @@ the plan charges a node for.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +37,20 @@ class Side:
     share_to: Floats
     slice_from: Floats
     slice_to: Floats
+    key_from: Floats
+    key_to: Floats
 
-    def reach(self, source: npt.NDArray[np.integer], share: Floats, position: Floats) -> tuple[Rows, Ints]:
+    @cached_property
+    def keyed(self) -> bool:
+        """Whether any box takes only some of the keys, so that tuples need one."""
+        return bool(((self.key_from > 0.0) | (self.key_to < 1.0)).any())
+
+    def reach(
+        self, source: npt.NDArray[np.integer], share: Floats, position: Floats, key: Floats | None = None
+    ) -> tuple[Rows, Ints]:
         """Which tuple goes where: rows of the input, repeated as needed, and the meeting each copy goes to.
-        Source rows that the plan does not have, such as those of sources that came later, go nowhere."""
+        Source rows that the plan does not have, such as those of sources that came later, go nowhere. `key` is needed
+        where the side is keyed."""
         known = (source >= 0) & (source < len(self.start) - 1)
         at = np.where(known, source, 0)
         first = self.start[at]
@@ -48,6 +60,11 @@ class Side:
         share, position = share[rows], position[rows]
         inside = (self.share_from[box] <= share) & (share < self.share_to[box])
         inside &= (self.slice_from[box] <= position) & (position < self.slice_to[box])
+        if self.keyed:
+            if key is None:
+                raise ValueError("the plan deals out keys, and the tuples have none")
+            at_key = key[rows]
+            inside &= (self.key_from[box] <= at_key) & (at_key < self.key_to[box])
         return rows[inside], self.meeting[box[inside]]
 
 
@@ -61,6 +78,11 @@ class Routes:
     """Host of each meeting."""
     sink: int
     """Node that gets the results."""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether tuples need a key to find their meeting."""
+        return self.left.keyed or self.right.keyed
 
     def side(self, name: SideName) -> Side:
         return self.left if name == "left" else self.right
@@ -76,10 +98,15 @@ class Routes:
     def load(file: str | Path) -> Routes:
         """Read what `save` wrote."""
         with np.load(file) as stored:
-            left, right = (
-                Side(**{f.name: stored[f"{name}_{f.name}"] for f in fields(Side)}) for name in ("left", "right")
-            )
+            left, right = (_stored_side(stored, name) for name in ("left", "right"))
             return Routes(left, right, stored["node"], int(stored["sink"]))
+
+
+def _stored_side(stored: Mapping[str, npt.NDArray[Any]], name: str) -> Side:
+    """One side as `save` wrote it. Runs that began before there were keys have none: every box takes them all."""
+    arrays = {f.name: stored[f"{name}_{f.name}"] for f in fields(Side) if f"{name}_{f.name}" in stored}
+    boxes = len(arrays["meeting"])
+    return Side(**{"key_from": np.zeros(boxes), "key_to": np.ones(boxes), **arrays})
 
 
 def compile_routes(joins: SubJoins, replicas: Replicas, query: int, sources: int, sink: int) -> Routes:
@@ -97,6 +124,7 @@ def meetings(joins: SubJoins, replicas: Replicas, query: int) -> tuple[Rows, Row
         & (replicas.left_from < replicas.left_to)
         & (replicas.right_from < replicas.right_to)
         & (replicas.slice_from < replicas.slice_to)
+        & (replicas.key_from < replicas.key_to)
     )
     mine = replicas.take(rows)
     return rows, _meetings(mine, joins.left[mine.join], joins.right[mine.join])
@@ -134,6 +162,8 @@ def _meetings(replicas: Replicas, left: Ints, right: Ints) -> Rows:
             replicas.right_to,
             replicas.slice_from,
             replicas.slice_to,
+            replicas.key_from,
+            replicas.key_to,
         ]
     )
     box = _codes(*boxes.T)
@@ -179,4 +209,6 @@ def _side(replicas: Replicas, source: Ints, meeting: Rows, sources: int, name: S
         share_to=getattr(replicas, f"{name}_to")[keep],
         slice_from=replicas.slice_from[keep],
         slice_to=replicas.slice_to[keep],
+        key_from=replicas.key_from[keep],
+        key_to=replicas.key_to[keep],
     )

@@ -31,16 +31,24 @@ class Timeline:
         starts = np.array([epoch.first_window for epoch in self.epochs[1:]], dtype=np.int64)
         return np.searchsorted(starts, window, "right")
 
-    def reach(self, side: SideName, source: Ints, share: Floats, window: Longs) -> tuple[Rows, Ints]:
+    @property
+    def keyed(self) -> bool:
+        """Whether some plan deals out keys, so that tuples need one."""
+        return any(epoch.routes.keyed for epoch in self.epochs)
+
+    def reach(
+        self, side: SideName, source: Ints, share: Floats, window: Longs, key: Floats | None = None
+    ) -> tuple[Rows, Ints]:
         """Which tuple goes where, as `Side.reach`. A meeting's number counts within its window's epoch."""
         position = slice_position(window)
         if len(self.epochs) == 1:
-            return self.epochs[0].routes.side(side).reach(source, share, position)
+            return self.epochs[0].routes.side(side).reach(source, share, position, key)
         epoch = self.epoch_of(window)
         rows, meetings = [], []
         for e in np.unique(epoch):
             mine = np.flatnonzero(epoch == e)
-            at, meeting = self.epochs[e].routes.side(side).reach(source[mine], share[mine], position[mine])
+            keys = None if key is None else key[mine]
+            at, meeting = self.epochs[e].routes.side(side).reach(source[mine], share[mine], position[mine], keys)
             rows.append(mine[at])
             meetings.append(meeting)
         if not rows:

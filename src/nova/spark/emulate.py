@@ -117,6 +117,8 @@ def _side(boxes: Floats, source: Ints, group: Rows, side: int, sources: int) -> 
         share_to=box[:, 2 * side + 1],
         slice_from=box[:, 4],
         slice_to=box[:, 5],
+        key_from=box[:, 6],
+        key_to=box[:, 7],
     )
 
 
@@ -332,7 +334,12 @@ class Emulation:
         self.latest[query] = max(self.latest.get(query, -np.inf), float(born.max()))
         side = SIDES.index(part.side)
         for rows, window, network in self._by_epoch(query, part.time, epochs):
-            at, group = network.side(part.side).reach(part.source[rows], part.share[rows], slice_position(window))
+            at, group = network.side(part.side).reach(
+                part.source[rows],
+                part.share[rows],
+                slice_position(window),
+                None if part.key is None else part.key[rows],
+            )
             # a tuple that several boxes of one sub-join on one host want goes there once
             once = np.unique(at.astype(np.int64) * len(network.node) + group, return_index=True)[1]
             row, group = rows[at[once]], group[once]

@@ -98,7 +98,7 @@ def test_any_plan_gives_the_plain_join(
     spark: Any, seed: int, window_ms: float, on: tuple[str, ...], cells: int
 ) -> None:
     joins = streams.resolve(small(1e6, window_ms))
-    plans = [*planned().values(), *(random_replicas(joins, NODES, seed + i) for i in range(RANDOM))]
+    plans = [*planned().values(), *(random_replicas(joins, NODES, seed + i, keyed=bool(on)) for i in range(RANDOM))]
     problem, plan = side_by_side(plans, window_ms)
     # In no order at all, so up to 5 s late: windows are continued in every batch.
     left, right = (streams.tuples(problem, side, 80 * len(plans), 5.0, seed) for side in (0, 1))

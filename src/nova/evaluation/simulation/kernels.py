@@ -3,7 +3,7 @@
 A *group* is one sub-join on one host: all boxes of it there share the tuples that reach it. Deliveries stand in one
 array, group by group, in each group first the left tuples, then the right ones, each in order of event time.
 `split[g] = (start of left, start of right, end)`. `boxes` holds one row per replica, sorted by group: left_from,
-left_to, right_from, right_to, slice_from, slice_to.
+left_to, right_from, right_to, slice_from, slice_to, key_from, key_to.
 """
 
 from __future__ import annotations
@@ -23,18 +23,25 @@ def window_position(window: int) -> float:
 
 
 @inline
-def wanted(boxes: Floats, first: int, last: int, side: int, position: float, window: float) -> bool:
-    """Whether any replica of rows first … last − 1 takes a tuple of this side, position and window position."""
+def wanted(boxes: Floats, first: int, last: int, side: int, position: float, window: float, key: float) -> bool:
+    """Whether any replica of rows first … last − 1 takes a tuple of this side, position, window position and key."""
     for k in range(first, last):
         inside = boxes[k, 2 * side] <= position < boxes[k, 2 * side + 1]
-        if inside and boxes[k, 4] <= window < boxes[k, 5]:
+        if inside and boxes[k, 4] <= window < boxes[k, 5] and boxes[k, 6] <= key < boxes[k, 7]:
             return True
     return False
 
 
 @kernel
 def deliver(
-    first: Longs, inputs: Ints, window_s: Floats, boxes: Floats, start: Longs, born: Floats, position: Floats
+    first: Longs,
+    inputs: Ints,
+    window_s: Floats,
+    boxes: Floats,
+    start: Longs,
+    born: Floats,
+    position: Floats,
+    key: Floats,
 ) -> tuple[Longs, Ints, Longs]:
     """Which tuples go to which group: (tuple of each delivery, group of each delivery, split).
 
@@ -49,7 +56,7 @@ def deliver(
             s = inputs[g, side]
             for t in range(start[s], start[s + 1]):
                 window = window_position(int(born[t] / window_s[g]))
-                if wanted(boxes, first[g], first[g + 1], side, position[t], window):
+                if wanted(boxes, first[g], first[g + 1], side, position[t], window, key[t]):
                     total += 1
             split[g, side + 1] = total
     tuple_of = np.empty(total, np.int64)
@@ -60,7 +67,7 @@ def deliver(
             s = inputs[g, side]
             for t in range(start[s], start[s + 1]):
                 window = window_position(int(born[t] / window_s[g]))
-                if wanted(boxes, first[g], first[g + 1], side, position[t], window):
+                if wanted(boxes, first[g], first[g + 1], side, position[t], window, key[t]):
                     tuple_of[at] = t
                     group_of[at] = g
                     at += 1
@@ -158,6 +165,7 @@ def match(
     tuple_of: Longs,
     born: Floats,
     position: Floats,
+    key: Floats,
     finish: Floats,
     window_s: Floats,
     chance: Floats,
@@ -165,9 +173,9 @@ def match(
 ) -> tuple[Floats, Floats, Ints]:
     """Pairs that match, each with probability `chance[g]`: when both are served, the later event, the group."""
     none = (np.empty(0), np.empty(0), np.empty(0, np.int32))
-    total = _match(first, boxes, split, tuple_of, born, position, finish, window_s, chance, seed, False, none)
+    total = _match(first, boxes, split, tuple_of, born, position, key, finish, window_s, chance, seed, False, none)
     found = (np.empty(total), np.empty(total), np.empty(total, np.int32))
-    _match(first, boxes, split, tuple_of, born, position, finish, window_s, chance, seed, True, found)
+    _match(first, boxes, split, tuple_of, born, position, key, finish, window_s, chance, seed, True, found)
     return found
 
 
@@ -179,6 +187,7 @@ def _match(
     tuple_of: Longs,
     born: Floats,
     position: Floats,
+    key: Floats,
     finish: Floats,
     window_s: Floats,
     chance: Floats,
@@ -197,30 +206,33 @@ def _match(
         rights = np.empty(split[g, 2] - split[g, 1], np.int64)
         for k in range(first[g], first[g + 1]):
             i, r = split[g, 0], split[g, 1]
+            met = min(1.0, chance[g] / (boxes[k, 7] - boxes[k, 6]))  # partners share a key: they are in one range
             while i < split[g, 1] and r < split[g, 2]:
                 w = min(int(born[tuple_of[i]] / window_s[g]), int(born[tuple_of[r]] / window_s[g]))
                 in_slice = boxes[k, 4] <= window_position(w) < boxes[k, 5]
                 m = 0
                 while i < split[g, 1] and int(born[tuple_of[i]] / window_s[g]) == w:
-                    if in_slice and boxes[k, 0] <= position[tuple_of[i]] < boxes[k, 1]:
+                    a = tuple_of[i]
+                    if in_slice and boxes[k, 0] <= position[a] < boxes[k, 1] and boxes[k, 6] <= key[a] < boxes[k, 7]:
                         lefts[m] = i
                         m += 1
                     i += 1
                 n = 0
                 while r < split[g, 2] and int(born[tuple_of[r]] / window_s[g]) == w:
-                    if in_slice and boxes[k, 2] <= position[tuple_of[r]] < boxes[k, 3]:
+                    b = tuple_of[r]
+                    if in_slice and boxes[k, 2] <= position[b] < boxes[k, 3] and boxes[k, 6] <= key[b] < boxes[k, 7]:
                         rights[n] = r
                         n += 1
                     r += 1
-                at = _gap(chance[g]) - 1
+                at = _gap(met) - 1
                 while at < m * n:
                     if fill:
-                        a, b = lefts[at // n], rights[at % n]
-                        ready[total] = max(finish[a], finish[b])
-                        latest[total] = max(born[tuple_of[a]], born[tuple_of[b]])
+                        x, y = lefts[at // n], rights[at % n]
+                        ready[total] = max(finish[x], finish[y])
+                        latest[total] = max(born[tuple_of[x]], born[tuple_of[y]])
                         group[total] = g
                     total += 1
-                    at += _gap(chance[g])
+                    at += _gap(met)
     return total
 
 

@@ -84,12 +84,15 @@ def simulate(
     joins = plan.joins
     start, born = emit(problem.sources.rate, duration_s, arrivals, rng)
     position = rng.random(len(born))
+    key = np.random.default_rng([seed, 1]).random(len(born))  # where a tuple's join key lies in its hash space
 
     groups = Groups.of(plan.replicas)
     windows = np.array([query.window_ms / 1000.0 for query in problem.queries])
     window_s = windows[joins.query[groups.join]] if len(groups.join) else np.empty(0)
     inputs = np.column_stack([joins.left[groups.join], joins.right[groups.join]]).astype(np.int32)
-    tuple_of, group_of, split = kernels.deliver(groups.first, inputs, window_s, groups.boxes, start, born, position)
+    tuple_of, group_of, split = kernels.deliver(
+        groups.first, inputs, window_s, groups.boxes, start, born, position, key
+    )
 
     from_left = between(joins.left_node[groups.join], groups.node) / 1000.0
     from_right = between(joins.right_node[groups.join], groups.node) / 1000.0
@@ -106,7 +109,7 @@ def simulate(
     tuple_ms = 1000.0 * (finish + to_sink[group_of] - born[tuple_of])
     source = np.where(is_left, inputs[group_of, 0], inputs[group_of, 1]).astype(np.int32)
 
-    ready, latest, of_group, kept = _results(plan, groups, split, tuple_of, born, position, finish, window_s, rng)
+    ready, latest, of_group, kept = _results(plan, groups, split, tuple_of, born, position, key, finish, window_s, rng)
     at_sink = ready + to_sink[of_group]
     return SimulationResult(
         approach=plan.approach,
@@ -151,6 +154,7 @@ def _results(
     tuple_of: Longs,
     born: Floats,
     position: Floats,
+    key: Floats,
     finish: Floats,
     window_s: Floats,
     rng: np.random.Generator,
@@ -171,6 +175,7 @@ def _results(
         tuple_of,
         born,
         position,
+        key,
         finish,
         window_s,
         chance * kept,

@@ -30,6 +30,8 @@ class Arrived:
     """Event times in µs since 1970."""
     share: Floats
     """Place of each tuple in its stream, in [0, 1)."""
+    key: Floats | None = None
+    """Place of each tuple's join key in its hash space; None where the query joins on no column."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from nova.routing.flow import Flow, without_null_keys
 from nova.routing.packets import MOMENT, Names, pack, results, route
-from nova.routing.position import tuple_share
+from nova.routing.position import key_position, tuple_share
 from nova.routing.routes import SideName
 from nova.routing.xxh64 import hash_strings
 from nova.spark.job.schedule import Schedule
@@ -90,9 +90,9 @@ class Router:
             part.buckets = Counter(dict(zip(*_sums(ends, packets.tuples), strict=True)))
             if self.watched:
                 time = numbered.column("time").cast(pa.int64()).to_numpy(zero_copy_only=False)
-                part.arrived.append(
-                    Arrived(self.side, source, time, tuple_share(hashes[source], time, numbered.column("value")))
-                )
+                share = tuple_share(hashes[source], time, numbered.column("value"))
+                key = key_position([numbered.column(name) for name in self.flow.on]) if self.flow.on else None
+                part.arrived.append(Arrived(self.side, source, time, share, key))
             tally.add(part)
             if len(packets):
                 yield pa.record_batch(

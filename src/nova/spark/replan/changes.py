@@ -109,6 +109,8 @@ def _told(change: Any, line: int) -> Told:
 
 def _box(part: dict[str, Any], name: str) -> Box:
     shares = tuple(float(share) for share in part["shares"])
+    if len(shares) == len(SHARES) - 2:  # written without keys: all of them
+        shares = (*shares, 0.0, 1.0)
     if len(shares) != len(SHARES):
         raise ValueError(f"`shares` has {len(SHARES)} numbers: {', '.join(SHARES)}")
     return str(part[name]), shares

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from nova.model.errors import Fault, InvalidInput
 from nova.model.plan import Plan
 from nova.model.problem import Problem
-from nova.model.replicas import SHARES, Replicas
+from nova.model.replicas import SHARES, Replicas, with_keys
 from nova.routing import Routes
 from nova.routing.flow import Flow
 from nova.routing.packets import Names
@@ -129,7 +129,7 @@ class Share:
 
     def routes(self, query: QueryShare) -> Routes:
         """Where the query's tuples go, as far as the site has to do with them."""
-        table = self.replicas_of(query)
+        table = with_keys(self.replicas_of(query))
         rows = {}
         for side in SIDES:
             known = self.sources.filter(self._of(query, side))
