@@ -8,7 +8,7 @@ import pytest
 
 from nova.draw.page import Figure, render
 from nova_lab.report.experiment import Setting, between, listing, mean, select, spread
-from nova_lab.report.experiments import EXPERIMENTS, RUNNERS, overload, scaling
+from nova_lab.report.experiments import EXPERIMENTS, RUNNERS, overload, queueing, scaling
 from nova_lab.report.published import SCRIPTS_P90_DELTA
 from nova_lab.report.workloads import TOPOLOGIES
 
@@ -50,7 +50,36 @@ def test_scaling_says_how_long_placing_and_events_take():
     assert "3,333 joins on 10,000 nodes in 1.00 s" in section.reading[0]
     assert "power of 1.00" in section.reading[1]
     assert "0.10 ms or less (median, 10,000 nodes)" in section.reading[0]
+    assert "near-linear" in section.reading[1]
     assert "1. Placement and re-optimization" in render("t", "b", "l", [section])
+
+
+@pytest.mark.parametrize("exponent", [0.6, 1.3])
+def test_growth_is_called_near_linear_only_where_its_exponent_is_near_one(exponent: float) -> None:
+    rows = [
+        {
+            "approach": "nova",
+            "nodes": n,
+            "joins": n // 3,
+            "seconds": n**exponent,
+            "overloaded": 0,
+            "replicas": n,
+            "cores": 2,
+        }
+        for n in (1_000, 10_000)
+    ]
+    rows.append({"kind": "change rate", "nodes": 1_000, "p50_ms": 0.1, "p99_ms": 0.2})
+    reading = scaling.section(Setting(quick=True), rows).reading[1]
+    assert f"power of {exponent:.2f}" in reading
+    assert "linear" not in reading
+
+
+@pytest.mark.parametrize(
+    ("backlog", "grows", "level"),
+    [([0, 50, 50, 52], False, True), ([0, 100, 200, 300], True, False), ([0, 100, 110, 60], False, False)],
+)
+def test_a_backlog_is_called_level_only_where_it_is(backlog: list[float], grows: bool, level: bool) -> None:
+    assert (queueing._grows(backlog), queueing._level(backlog)) == (grows, level)
 
 
 def test_one_placement_unit_measures_all_approaches_alike():

@@ -35,12 +35,14 @@ class Topology:
     """Data set of measured round-trip times, or of coordinates where no times are public; None: drawn."""
     neighbours: int = 20
     """m of Phase I, as in the paper."""
+    instance_unit: str = "ms"
+    """What distances of the fixed instances are in."""
 
 
 TOPOLOGIES: dict[str, Topology] = {
     "synthetic": Topology("Synthetic 1K", "Synth.", "sim1000", None),
     "fit": Topology("FIT IoT Lab", "FIT", "fit", "fit-433-filled", 20),
-    "planetlab": Topology("PlanetLab", "Planet­Lab", "planetlab", "planetlab-490", 32),
+    "planetlab": Topology("PlanetLab", "Planet­Lab", "planetlab", "planetlab-490", 32, "degrees"),
     "atlas": Topology("RIPE Atlas", "Atlas", "atlas392", "ripe-atlas-723", 20),
     "king": Topology("King", "King", "king", "king-1740", 32),
 }

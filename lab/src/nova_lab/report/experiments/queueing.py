@@ -319,12 +319,13 @@ def _cluster_table(cluster: list[Row]) -> Grid:
 
 def _reading(names: list[str], one: dict[str, Row], bursts: list[Row], cluster: list[Row]) -> list[str]:
     growing = [n for n in names if _grows(one[n]["backlogs"])]
-    steady = [n for n in names if n not in growing]
+    steady = [n for n in names if _level(one[n]["backlogs"])]
     best = min((n for n in names if n.startswith("nova")), key=lambda n: float(one[n]["tuple_p99_ms"]))
     rival = min((n for n in names if not n.startswith("nova")), key=lambda n: float(one[n]["tuple_p99_ms"]))
     sentences = [
-        f"The backlog grows as long as the run lasts for {listing([label(n) for n in growing])}; it stays level for "
-        f"{listing([label(n) for n in steady])}. At the 99th percentile a tuple needs "
+        f"The backlog grows as long as the run lasts for {listing([label(n) for n in growing])}"
+        + (f"; it stays level for {listing([label(n) for n in steady])}" if steady else "")
+        + ". At the 99th percentile a tuple needs "
         f"{_time(one[best]['tuple_p99_ms'])} with {label(best)} and "
         f"{_time(one[rival]['tuple_p99_ms'])} with {label(rival)}, the best baseline."
         if growing
@@ -370,6 +371,12 @@ def _grows(backlog: list[float]) -> bool:
     """Whether the second half of the run added at least half of what the first one did."""
     half = backlog[len(backlog) // 2 - 1]
     return backlog[-1] - half > 0.5 * max(half, 1.0)
+
+
+def _level(backlog: list[float]) -> bool:
+    """Whether the backlog at the end is that of the middle, within a tenth (or ten tuples)."""
+    half = backlog[len(backlog) // 2 - 1]
+    return abs(backlog[-1] - half) <= max(0.1 * half, 10.0)
 
 
 def _time(ms: float) -> str:

@@ -24,6 +24,8 @@ ORDER = ("nova", "sink", "source", "top-c", "tree", "cl-sf", "cl-tree-sf")
 WHOLE = ("tree", "cl-sf", "cl-tree-sf")
 """Approaches whose time grows out of hand: the paper's exceed ten minutes above 20,000 nodes."""
 REPEATS = 3
+NEAR_LINEAR = 0.1
+"""How far from 1 an exponent of growth may lie that is called near-linear."""
 EVENTS = {
     "source_removed": "remove source",
     "source_added": "add source",
@@ -221,7 +223,7 @@ def _reading(placing: list[Row], events: list[Row]) -> list[str]:
         power = math.log(b["seconds"] / a["seconds"]) / math.log(b["nodes"] / a["nodes"])
         sentences.append(
             f"From {int(a['nodes']):,} nodes on the time grows with the number of nodes to the power of {power:.2f}"
-            + (" — near-linear." if power < 1.2 else ".")
+            + (" — near-linear." if abs(power - 1) <= NEAR_LINEAR else ".")
         )
     over = sum(int(r["overloaded"]) for r in nova)
     sentences.append(
