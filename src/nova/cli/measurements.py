@@ -70,8 +70,10 @@ def command(
 
     Example: `nova measurements results/*.csv.gz -o clean --bucket 10min --zeros floored`
     """
+    from nova.extras import require
     from nova.spark.session import open_session
 
+    require("the report's picture", "matplotlib")
     if zeros not in ("missing", "floored"):
         raise InvalidInput([Fault("--zeros", "missing or floored expected", value=zeros)])
     floor_ms, max_rtt_ms = _quantity(floor, "--floor", RTT), _quantity(max_rtt, "--max-rtt", RTT)

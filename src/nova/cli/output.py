@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
+
+from nova.terminal import console, table
+
+__all__ = ["JSON", "console", "emit_json", "errors", "percent", "progress", "table", "warn"]
 
 JSON = typer.Option(False, "--json", help="Print machine-readable JSON instead of tables.")
 
-console = Console()
 errors = Console(stderr=True)
 
 
@@ -41,32 +42,6 @@ def warn(messages: Iterable[str]) -> None:
     """Print warnings on stderr, where they do not disturb tables and JSON."""
     for message in messages:
         typer.echo(f"warning: {message}", err=True)
-
-
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table; numbers are right-aligned and short."""
-    drawn = Table(title=Text(title), title_justify="left")  # as text: an id in brackets is no markup
-    materialised = [list(row) for row in rows]
-    for i, name in enumerate(columns):
-        numeric = any(isinstance(row[i], int | float) for row in materialised)
-        drawn.add_column(Text(name), justify="right" if numeric else "left")
-    for row in materialised:
-        drawn.add_row(*(Text(_cell(value)) for value in row))
-    console.print(drawn)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        if math.isnan(value):
-            return "–"
-        return f"{value:,.3g}" if abs(value) < 10 else f"{value:,.1f}"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return str(value)
 
 
 def percent(share: float | None) -> float | None:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import pooch
-
 from nova.datasets.catalog import Dataset, files_of
 from nova.datasets.content import read_stored, text_digest
 from nova.model.errors import InvalidInput
@@ -25,7 +23,9 @@ def given() -> Path | None:
 
 def cache() -> Path:
     """Where fetched data goes; NOVA_CACHE names another place."""
-    return Path(os.environ.get("NOVA_CACHE") or pooch.os_cache("nova-placement"))
+    if named := os.environ.get("NOVA_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nova-placement"
 
 
 def locate(file: str) -> Path | None:

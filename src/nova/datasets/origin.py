@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pooch
 
 from nova.datasets.catalog import GITHUB, Dataset, Origin
 from nova.datasets.content import Content, read_nested, read_stored, read_table, read_text, text_digest, write_stored
 from nova.datasets.folder import State, cache
+from nova.extras import optional
 from nova.model.errors import InvalidInput, NovaError
 
 Download = Callable[[str, Path], Path]
@@ -63,6 +63,8 @@ def fetch(dataset: Dataset, accept_unverified: bool = False, base: str = GITHUB)
 
 def download(url: str, folder: Path) -> Path:
     """One file by pooch, kept in `folder` so that a second fetch needs no network."""
+    with optional("`nova data fetch`"):
+        import pooch
     pooch.get_logger().setLevel("WARNING")  # the command line shows its own progress, on a terminal only
     try:
         return Path(pooch.retrieve(url, known_hash=None, fname=url.rsplit("/", 1)[1], path=folder, progressbar=False))

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from nova.model.errors import InvalidInput
 from nova.routing.flow import Flow
 from nova.spark.job.tasks import ArrowMap
+from nova.terminal import table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -151,8 +152,6 @@ class Console:
         return result_rows(pairs, matcher, self.flow)
 
     def write(self, frame: DataFrame, batch: int) -> None:
-        from nova.cli.output import table
-
         rows = frame.collect()
         if rows:
             shown = [[_plain(value) for value in row] for row in rows[:SHOWN]]
