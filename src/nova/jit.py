@@ -9,9 +9,10 @@ import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numba
+from numba.extending import register_jitable
 
 Kernel: TypeAlias = Callable[..., Any]
 """Compiled functions are typed by numba, not by annotations."""
@@ -74,6 +75,14 @@ def kernel(function: Kernel) -> Kernel:
 def inline(function: Kernel) -> Kernel:
     """Compile a small helper that kernels call in their inner loops."""
     return _compile(function, inline="always")
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def shared(function: F) -> F:
+    """A function of numbers or arrays that Python calls as it is and kernels call compiled."""
+    return register_jitable(function)
 
 
 def parallel(function: Kernel) -> Kernel:

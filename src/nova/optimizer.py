@@ -12,10 +12,11 @@ from nova.model.errors import Infeasible
 from nova.model.load import node_loads
 from nova.model.options import Options
 from nova.model.plan import Plan
+from nova.model.policy import OVERLOAD, usable
 from nova.model.problem import Floats, Problem
 from nova.model.subjoins import SubJoins
 from nova.placement.assign import Assignment, assign
-from nova.placement.check import SLACK, check
+from nova.placement.check import check
 from nova.placement.median import virtual_positions
 from nova.placement.resolve import resolve
 
@@ -41,7 +42,8 @@ def optimize(problem: Problem, options: Options = Options(), observe: Observer |
         raise Infeasible(_what_is_missing(problem, joins, assignment, options))
 
     loads = node_loads(joins, assignment.replicas, len(problem.nodes))
-    above = loads > np.minimum(problem.nodes.capacity, problem.nodes.bandwidth) * (1 + SLACK)
+    loads = np.where(loads > 0, loads + problem.nodes.other_load, 0.0)
+    above = loads > problem.nodes.limit * (1 + OVERLOAD)
     plan = Plan(
         joins,
         assignment.replicas,
@@ -63,7 +65,7 @@ def _nobody(stage: str, result: Any) -> None:
 def _summary(problem: Problem, joins: SubJoins, assignment: Assignment, loads: Floats) -> dict[str, Any]:
     replicas = assignment.replicas
     per_join = np.bincount(replicas.join, minlength=len(joins))
-    limit = np.minimum(problem.nodes.capacity, problem.nodes.bandwidth)
+    limit = problem.nodes.limit
     used = loads > 0
     return {
         "nodes": len(problem.nodes),
@@ -72,14 +74,13 @@ def _summary(problem: Problem, joins: SubJoins, assignment: Assignment, loads: F
         "split_sub_joins": int((per_join > 1).sum()),
         "hosts_used": int(used.sum()),
         "max_utilisation": float((loads[used] / limit[used]).max(initial=0.0)),
-        "overloaded_nodes": int((loads > limit * (1 + SLACK)).sum()),
+        "overloaded_nodes": int((loads > limit * (1 + OVERLOAD)).sum()),
         "unplaced_tuples_per_s": float(assignment.missing.sum()),
     }
 
 
 def _what_is_missing(problem: Problem, joins: SubJoins, assignment: Assignment, options: Options) -> str:
-    room = np.minimum(problem.nodes.room, 1e300) * options.utilisation
-    need, have = float(joins.demand.sum()), float(room.sum())
+    need, have = float(joins.demand.sum()), float(usable(problem.nodes, options).sum())
     lines = [
         f"the nodes cannot take the load: {assignment.missing.sum():.6g} tuples/s of {len(assignment.unplaced)} "
         f"sub-joins found no host (the joins need {need:.6g} tuples/s, the hosts have {have:.6g})"

@@ -38,6 +38,7 @@ NODE = np.dtype(
         ("height", "f8"),
         ("capacity", "f8"),
         ("bandwidth", "f8"),
+        ("busy", "f8"),  # tuples/s of other work
         ("room", "f8"),  # usable tuples/s; 0: hosts nothing
         ("used", "f8"),
         ("slot", "i8"),  # in the host index; −1: not there

@@ -72,6 +72,7 @@ def problem_of(state: State, names: Names, measured: Measured) -> Written:
             nodes["hosts"][kept_nodes],
             nodes["at"][kept_nodes],
             nodes["height"][kept_nodes],
+            nodes["busy"][kept_nodes] if nodes["busy"][kept_nodes].any() else None,
         ),
         streams=tuple(names.streams),
         sources=Sources(
@@ -111,7 +112,7 @@ def plan_of(state: State, written: Written) -> Plan:
     assert nodes.coordinates is not None
     assert nodes.heights is not None
     used = state.nodes["used"][np.flatnonzero(state.nodes["alive"][: state.nodes.end])]
-    over = np.flatnonzero(used > np.minimum(nodes.capacity, nodes.bandwidth) * (1 + OVER))
+    over = np.flatnonzero((used > 0) & (used + nodes.other_load > nodes.limit * (1 + OVER)))
     return Plan(
         joins,
         made.take(order),

@@ -9,12 +9,11 @@ from nova.controller.layout import C_MIN, LARGEST, MOST_PARTS, RUNNING, SPARE_TO
 from nova.controller.ledger import NOWHERE, RESERVE, ROUNDING, charge, drop_join, make, merge
 from nova.controller.lists import parts_of
 from nova.jit import kernel
+from nova.model.policy import CRUMB
 from nova.placement.index import cheapest, nearest, set_free
 
 NO_ROOM, DONE, NO_ROWS = 0, 1, -1
 """`NO_ROWS`: too few spare replica rows; the caller grows the table and calls again, and the kernel goes on."""
-CRUMB = 1e-9
-"""Smallest share of a sub-join worth a replica of its own."""
 
 
 @kernel

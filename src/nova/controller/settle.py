@@ -15,15 +15,12 @@ from nova.controller.apply import Step
 from nova.controller.layout import LARGEST, NONE, RUNNING, SPARE_TOP, WAITING
 from nova.controller.ledger import RESERVE, put, take_off
 from nova.controller.state import Rows
+from nova.model.policy import FAR, PART, SLIVER, SPREAD
 from nova.model.problem import Floats
 from nova.placement import grid as partition
-from nova.placement.assign import FAR
-from nova.placement.cells import PART
 
 WHOLE = np.array([0.0, 1.0, 0.0, 1.0])
 """Both streams of a sub-join, in a box."""
-OVERLOADED = 16
-"""Hosts that a join which fits nowhere is spread over at most, where overload is allowed."""
 SILENT = 1e-9
 """Tuples/s that a stream counts for at least where it is divided by."""
 GRID_TRIES = 4
@@ -122,7 +119,7 @@ class Settling:
         state = self.state
         options, (left, right) = state.options, self._rates(row)
         part = None if options.sigma is None else partition.p_max(options.sigma, left, right)
-        least = max(options.c_min, partition.SLIVER * min(left, right))
+        least = max(options.c_min, SLIVER * min(left, right))
         for most in FAR[:1] if state.queries["may_slice"][state.joins["query"][row]] else FAR:
             there, free, legs = hosts.near(state.handle, row, most, least)
             room = np.minimum(free, state.limits[LARGEST])
@@ -148,7 +145,7 @@ class Settling:
         """What fits nowhere goes evenly to the nearest hosts, as many as it would need if they were free."""
         state = self.state
         self._spare()
-        there = hosts.near(state.handle, row, OVERLOADED, 0.0)[0]
+        there = hosts.near(state.handle, row, SPREAD, 0.0)[0]
         if not len(there):
             return False
         median = float(np.median(state.nodes["room"][there]))

@@ -29,14 +29,12 @@ from nova.controller.table import Table
 from nova.model.load import node_loads
 from nova.model.options import LEGS, Options
 from nova.model.plan import Plan
+from nova.model.policy import DENSE, SQUARE, may_slice, sliced, usable, usable_room
 from nova.model.problem import Floats, Problem
 from nova.model.replicas import SHARES
-from nova.placement.assign import DENSE, LONG_WINDOW_MS, MARGIN, SHORT_WINDOW_MS, UNLIMITED
 from nova.placement.index import SLACK, HostIndex, build
 
 Rows = npt.NDArray[np.int64]
-MEASURED_NODES = 4096
-"""Up to so many nodes measured RTTs are held as a matrix and override the cost space, as in a fresh plan."""
 
 
 class State:
@@ -106,11 +104,12 @@ class State:
                 "height": plan.space.heights,
                 "capacity": nodes.capacity,
                 "bandwidth": nodes.bandwidth,
+                "busy": nodes.other_load,
                 "hosts": nodes.hosts,
                 "anchor": np.column_stack([plan.space.coordinates, plan.space.heights]),
             },
         )
-        room = usable(nodes.capacity, nodes.bandwidth, nodes.hosts, plan.options)
+        room = usable(nodes, plan.options)
         state.nodes["room"][: len(nodes)] = room
         state.sources.fill(
             len(sources),
@@ -196,7 +195,7 @@ class State:
         """Measured RTTs as a matrix, where the problem is small enough that fresh plans use them too."""
         n = len(problem.nodes)
         hosts = int(np.count_nonzero(self.nodes["room"][:n] > 0))
-        if problem.latency is None or n > MEASURED_NODES or self.joins.end * hosts > DENSE:
+        if problem.latency is None or n > SQUARE or self.joins.end * hosts > DENSE:
             return
         self.legs = np.full((self.nodes.capacity, self.nodes.capacity), np.nan)
         known = problem.latency
@@ -283,7 +282,12 @@ class State:
     def open_node(self, row: int) -> None:
         """Work out a node's room anew, and put it into the index or take it out accordingly."""
         nodes = self.nodes
-        room = usable_one(nodes["capacity"][row], nodes["bandwidth"][row], bool(nodes["hosts"][row]), self.options)
+        one = slice(row, row + 1)
+        room = float(
+            usable_room(
+                nodes["capacity"][one], nodes["bandwidth"][one], nodes["busy"][one], nodes["hosts"][one], self.options
+            )[0]
+        )
         nodes["room"][row] = room
         slot = int(nodes["slot"][row])
         if room > 0 and slot < 0:
@@ -394,28 +398,3 @@ class State:
                 return row
             row = int(joins["next"][row, 0 if joins["left"][row] == left else 1])
         return -1
-
-
-def usable(capacity: Floats, bandwidth: Floats, hosts: npt.NDArray[np.bool_], options: Options) -> Floats:
-    """Tuples/s that each node may take in: as a fresh plan counts them."""
-    room: Floats = np.where(hosts, np.minimum(capacity, bandwidth), 0.0)
-    room = np.minimum(room, UNLIMITED) * options.utilisation * (1 - MARGIN)
-    return np.where(room >= options.c_min, room, 0.0)
-
-
-def usable_one(capacity: float, bandwidth: float, hosts: bool, options: Options) -> float:
-    """The same for one node."""
-    if not hosts:
-        return 0.0
-    room = min(min(float(capacity), float(bandwidth)), UNLIMITED) * options.utilisation * (1 - MARGIN)
-    return room if room >= options.c_min else 0.0
-
-
-def sliced(window_ms: float, options: Options) -> bool:
-    """Whether a query's windows are dealt out; as a fresh plan decides."""
-    return options.partition == "window" or (options.partition == "auto" and window_ms <= SHORT_WINDOW_MS)
-
-
-def may_slice(window_ms: float, options: Options) -> bool:
-    """Whether they are where a sub-join finds no room otherwise; as a fresh plan decides."""
-    return options.partition == "window" or (options.partition == "auto" and window_ms <= LONG_WINDOW_MS)

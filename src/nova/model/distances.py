@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from nova.model.policy import SQUARE
 from nova.model.problem import Floats, Ints, Latency
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
-
-SQUARE = 4096
-"""Nodes up to which measured latencies are kept as a square matrix, where looking up is quickest."""
 
 
 class Legs:

@@ -34,14 +34,31 @@ class Nodes:
     """n × d, in ms; None where Phase I has to find them."""
     heights: Floats | None = None
     """Access-link part of each node's latency in ms; None means zero everywhere."""
+    busy: Floats | None = None
+    """Tuples/s of other work that each node does besides joins; None means none."""
 
     def __len__(self) -> int:
         return len(self.capacity)
 
     @property
+    def limit(self) -> Floats:
+        """Tuples/s each node can take in: capacity and bandwidth are charged alike."""
+        return np.minimum(self.capacity, self.bandwidth)
+
+    @property
+    def other_load(self) -> Floats:
+        """`busy`, zeros where nobody said."""
+        return np.zeros(len(self)) if self.busy is None else self.busy
+
+    @property
     def room(self) -> Floats:
-        """Tuples/s of join input each node can take: capacity and bandwidth are charged alike, non-hosts take none."""
-        return np.where(self.hosts, np.minimum(self.capacity, self.bandwidth), 0.0)
+        """Tuples/s of join input each node can take besides its other work; non-hosts take none."""
+        return self.usable(1.0)
+
+    def usable(self, utilisation: float) -> Floats:
+        """`room` where at most the share `utilisation` of each node may be used, its other work included."""
+        spare = self.limit * utilisation - self.other_load
+        return np.where(self.hosts, np.maximum(spare, 0.0), 0.0)
 
 
 @dataclass(frozen=True)

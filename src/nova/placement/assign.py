@@ -12,6 +12,17 @@ import numpy.typing as npt
 from nova.jit import kernel
 from nova.model.distances import Legs, weighted
 from nova.model.options import LEGS, Options
+from nova.model.policy import (
+    DENSE,
+    FAR,
+    LONG_WINDOW_MS,
+    NEAR,
+    PER_REPLICA,
+    SHORT_WINDOW_MS,
+    SLIVER,
+    SPREAD,
+    usable,
+)
 from nova.model.problem import Bools, Floats, Ints, Problem
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
@@ -21,25 +32,6 @@ from nova.placement.cells import Demand, Placed, fill, fill_exactly, fill_whole
 from nova.placement.index import HostIndex, build, nearest, raise_free, set_free
 from nova.placement.local import improve, place_whole
 from nova.placement.transport import transport
-
-DENSE = 2_000_000
-"""Sub-joins × hosts up to which every pair is priced and the optimum sought; beyond, hosts are filled by cells."""
-SHORT_WINDOW_MS = 10.0
-"""`auto` slices windows up to this length at once. A host that takes the share f of a sub-join's windows gets one whole
-window and then has time for 1/f of them: its results are late by about (1/f − 1) windows, which is nothing here."""
-LONG_WINDOW_MS = 60_000.0
-"""`auto` slices windows up to this length where nothing else fits. Longer ones would drown their host and then leave it
-waiting; those joins are cut into grids or not placed."""
-UNLIMITED = 1e15
-"""Stands for infinite room in tuples/s: arithmetic stays exact enough, and nothing real comes near it."""
-PER_REPLICA = 0.01
-"""Share of its cost that a cut must save per replica it makes: replicas are not free to run."""
-NEAR = 64
-"""Hosts looked at for a cut that is not forced."""
-FAR = (64, 1024)
-"""Hosts looked at, in turn, for a cut that is forced where not all pairs are priced."""
-MARGIN = 1e-11
-"""Relative room left unused, so that rounding never tips a full host over."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +91,8 @@ class _State:
     def __init__(self, problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> None:
         self.joins, self.options = joins, options
         self.weights = np.array(LEGS[options.objective])
-        room = np.minimum(problem.nodes.room, UNLIMITED) * options.utilisation * (1 - MARGIN)
-        rows = np.flatnonzero((room > 0) & (room >= options.c_min)).astype(np.int32)
+        room = usable(problem.nodes, options)
+        rows = np.flatnonzero(room > 0).astype(np.int32)
         self.index: HostIndex = build(rows, space.coordinates[rows], space.heights[rows], room[rows])
         self.largest = np.inf if options.bandwidth_budget is None else options.bandwidth_budget
         self.dense = len(joins) * len(rows) <= DENSE
@@ -128,7 +120,7 @@ class _State:
             yield near[np.argsort(cost[near], kind="stable")][: len(near) if host < 0 else NEAR], now
             return
         at, joins = self.space.coordinates, self.joins
-        least = max(least, partition.SLIVER * min(joins.left_rate[row], joins.right_rate[row]))
+        least = max(least, SLIVER * min(joins.left_rate[row], joins.right_rate[row]))
         for most in FAR[:1] if self.options.partition == "auto" else FAR:  # auto has slices left
             slots, costs = np.empty(most, np.int64), np.empty(most)
             found = nearest(
@@ -285,7 +277,7 @@ def _spread(state: _State, rows: Ints, amount: Floats) -> Placed:
     median = float(np.median(state.index.free + 1.0))
     parts = []
     for row, rest in zip(rows, amount, strict=True):
-        k = int(np.clip(np.ceil(rest / median), 1, min(len(index), 16)))
+        k = int(np.clip(np.ceil(rest / median), 1, min(len(index), SPREAD)))
         nearest = np.argsort(state.costs(np.array([row]))[0], kind="stable")[:k].astype(np.int32)
         parts.append(Placed(np.full(k, row, np.int32), nearest, np.full(k, rest / k)))
     return Placed.concat(parts)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nova.jit import inline, kernel, parallel, prange, vector
+from nova.model.policy import CRUMB, PART
 from nova.model.problem import Floats, Ints
 from nova.placement.index import HostIndex, cheapest, raise_free, set_free
 from nova.placement.transport import transport
@@ -30,11 +31,6 @@ FAN = 512
 """Hosts that a cell may have before it gets a level of its own in between."""
 SAMPLE = 128
 """Sub-joins that the prices of cells are worked out from."""
-PART = 0.3
-"""A host that would take less than this share of a sub-join is passed over while others can take more: crumbs make
-replicas, and replicas make windows meet late."""
-CRUMB = 1e-6
-"""A smaller share than this of a sub-join is never placed on a host: it would never see a window."""
 CLOSED = np.float32(1e30)
 """Cost of a host that is out of question; finite, because vector code assumes finite numbers."""
 CLASSES = 24

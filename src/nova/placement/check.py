@@ -8,11 +8,9 @@ import numpy.typing as npt
 from nova.model.errors import SHOWN, BrokenPlan
 from nova.model.load import node_loads
 from nova.model.plan import Plan
+from nova.model.policy import OVERLOAD
 from nova.model.problem import Bools, Problem
 from nova.model.replicas import Replicas
-
-SLACK = 1e-6
-"""Relative overload that counts as rounding."""
 
 
 def check(problem: Problem, plan: Plan) -> None:
@@ -28,8 +26,9 @@ def check(problem: Problem, plan: Plan) -> None:
         if plan.approach == "nova":
             faults.append(f"node {nodes.ids[int(node)]} hosts a replica although it must not")
     loads = node_loads(joins, replicas, len(nodes))
-    limit = np.minimum(nodes.capacity, nodes.bandwidth)
-    above = np.flatnonzero(loads > limit * (1 + SLACK))
+    loads = np.where(loads > 0, loads + nodes.other_load, 0.0)
+    limit = nodes.limit
+    above = np.flatnonzero(loads > limit * (1 + OVERLOAD))
     for node in np.setdiff1d(above, plan.overloaded)[:SHOWN]:
         faults.append(
             f"node {nodes.ids[int(node)]} takes {loads[node]:.6g} tuples/s of at most {limit[node]:.6g}, unreported"

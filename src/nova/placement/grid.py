@@ -9,12 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nova.jit import kernel
+from nova.model.policy import COLUMNS, SLIVER
 from nova.model.problem import Floats
-
-COLUMNS = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128])
-"""Numbers of columns that `split` tries."""
-SLIVER = 0.1
-"""Least share of the dealt stream that is worth broadcasting a column for."""
 
 
 def p_max(sigma: float, left_rate: float, right_rate: float) -> float:
@@ -76,7 +72,7 @@ def split(
         weights,
         np.array(grains),
         len(free) if max_parts is None else max_parts,
-        COLUMNS,
+        np.array(COLUMNS),
     )
     if not count:
         return None

@@ -19,6 +19,8 @@ def digest(problem: Problem) -> str:
     state = hashlib.sha256()
     nodes, sources, latency = problem.nodes, problem.sources, problem.latency
     _feed(state, nodes.ids, nodes.capacity, nodes.bandwidth, nodes.hosts, nodes.coordinates, nodes.heights)
+    if nodes.busy is not None:
+        _feed(state, "busy", nodes.busy)
     if latency is None:
         _feed(state, None)
     else:

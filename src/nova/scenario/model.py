@@ -258,7 +258,7 @@ class Document(_Part):
     """Version of this format."""
     nodes: Table
     """Table with the columns id, capacity (tuples/s) and, if wanted, coordinates in ms (x, y, z or x0, x1, …), height
-    (ms), hosts (true/false), bandwidth (tuples/s) and labels."""
+    (ms), hosts (true/false), bandwidth (tuples/s), busy (tuples/s of other work on the node) and labels."""
     latency: Table | None = None
     """Square matrix of RTTs in ms (first column: id), or table with the columns from, to, rtt_ms. Not needed where the
     nodes carry coordinates."""

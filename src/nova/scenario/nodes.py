@@ -13,7 +13,7 @@ from nova.model.problem import Floats, Nodes
 from nova.model.units import RATE, RTT
 from nova.scenario.table import Table
 
-OPTIONAL = ("height", "hosts", "bandwidth")
+OPTIONAL = ("height", "hosts", "bandwidth", "busy")
 
 
 def build_nodes(table: Table, warnings: list[str]) -> Nodes | None:
@@ -33,6 +33,7 @@ def build_nodes(table: Table, warnings: list[str]) -> Nodes | None:
         else np.full(n, math.inf)
     )
     hosts = table.booleans("hosts", empty=True) if "hosts" in table.columns else np.ones(n, dtype=np.bool_)
+    busy = table.numbers("busy", RATE, empty=0.0) if "busy" in table.columns else None
     axes = coordinate_axes(table)
     coordinates: Floats | None = None
     if axes:
@@ -47,7 +48,7 @@ def build_nodes(table: Table, warnings: list[str]) -> Nodes | None:
         close = get_close_matches(label.lower(), [name for name in OPTIONAL if name not in table.columns], cutoff=0.75)
         if close:
             warnings.append(f"{table.place}: column {label!r} is taken as a label; did you mean {close[0]!r}?")
-    return Nodes(ids, capacity, bandwidth, hosts, coordinates, heights)
+    return Nodes(ids, capacity, bandwidth, hosts, coordinates, heights, busy)
 
 
 def _bare(ids: pa.StringArray) -> Nodes:

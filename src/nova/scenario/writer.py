@@ -79,6 +79,8 @@ def _nodes(problem: Problem) -> dict[str, Any]:
     columns: dict[str, Any] = {"id": nodes.ids, "capacity": nodes.capacity, "hosts": nodes.hosts}
     if not np.isinf(nodes.bandwidth).all():
         columns["bandwidth"] = nodes.bandwidth
+    if nodes.busy is not None:
+        columns["busy"] = nodes.busy
     if nodes.coordinates is not None:
         columns |= {f"x{axis}": nodes.coordinates[:, axis].copy() for axis in range(nodes.coordinates.shape[1])}
         if nodes.heights is not None:

@@ -1,0 +1,80 @@
+"""Policy: every threshold and rule of placement, in one place, with where it comes from.
+
+Plans and the controller decide by the same values. What only tunes an algorithm to the machine (sizes of blocks and
+cells) stays with that algorithm.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from nova.model.options import Options
+from nova.model.problem import Bools, Floats, Nodes
+
+# --- How large a problem is solved how --------------------------------------------------------------------------------
+DENSE: Final = 2_000_000
+"""Sub-joins × hosts up to which every pair is priced, by measured RTTs where known, and the optimum sought; beyond,
+hosts are filled by cells in the cost space. Pricing takes 16 MB and a second here."""
+SQUARE: Final = 4096
+"""Nodes up to which measured latencies are kept as a square matrix, where looking up is quickest (64 MB)."""
+
+# --- What fits --------------------------------------------------------------------------------------------------------
+ROUNDING: Final = 1e-12
+"""Relative load beyond a node's limit that is rounding: C_r ≤ C_a (Eq. 3) holds with equality, so a join of 50 tuples/s
+fits a host of 50. Sums of thousands of rates round by less."""
+OVERLOAD: Final = 1e-6
+"""Relative load beyond a node's limit from which a plan is refused as overloading."""
+UNLIMITED: Final = 1e15
+"""Stands for infinite room in tuples/s: arithmetic stays exact enough, and nothing real comes near it."""
+CRUMB: Final = 1e-6
+"""A smaller share than this of a sub-join is never placed on a host of its own: it would never see a window."""
+PART: Final = 0.3
+"""A host that would take less than this share of a sub-join is passed over while others can take more: crumbs make
+replicas, and replicas make windows meet late."""
+
+# --- How joins are cut ------------------------------------------------------------------------------------------------
+SHORT_WINDOW_MS: Final = 10.0
+"""`auto` without waiting slices windows up to this length at once. A host that takes the share f of a sub-join's
+windows gets one whole window and then has time for 1/f of them: its results are late by about (1/f − 1) windows, which
+is nothing here."""
+LONG_WINDOW_MS: Final = 60_000.0
+"""`auto` slices windows up to this length where nothing else fits. Longer ones would drown their host and then leave it
+waiting; those joins are cut into grids or not placed."""
+COLUMNS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+"""Numbers of columns that a grid is tried with; more would broadcast a stream to hundreds of hosts."""
+SLIVER: Final = 0.1
+"""Least share of the dealt stream that is worth broadcasting a column for."""
+PER_REPLICA: Final = 0.01
+"""Share of its cost that a cut must save per replica it makes: replicas are not free to run."""
+NEAR: Final = 64
+"""Hosts looked at for a cut that is not forced."""
+FAR: Final = (64, 1024)
+"""Hosts looked at, in turn, for a cut that is forced where not all pairs are priced."""
+SPREAD: Final = 16
+"""Hosts that a join which fits nowhere is spread over at most, where overload is allowed (the paper's k is the demand
+over the median capacity)."""
+
+
+def usable(nodes: Nodes, options: Options) -> Floats:
+    """Tuples/s of join input that each node may take in; 0 where it is passed over."""
+    return usable_room(nodes.capacity, nodes.bandwidth, nodes.other_load, nodes.hosts, options)
+
+
+def usable_room(capacity: Floats, bandwidth: Floats, busy: Floats, hosts: Bools, options: Options) -> Floats:
+    """`usable` by columns: the share `utilisation` of capacity and bandwidth, less the node's other work, and nothing
+    on nodes that may not host or have less than C_min."""
+    limit = np.minimum(np.minimum(capacity, bandwidth), UNLIMITED) * options.utilisation
+    room = np.where(hosts, np.maximum(limit * (1 + ROUNDING) - busy, 0.0), 0.0)
+    return np.where(room >= options.c_min, room, 0.0)
+
+
+def sliced(window_ms: float, options: Options) -> bool:
+    """Whether a query's windows are dealt out before anything else is tried."""
+    return options.partition == "window" or (options.partition == "auto" and window_ms <= SHORT_WINDOW_MS)
+
+
+def may_slice(window_ms: float, options: Options) -> bool:
+    """Whether a query's windows are dealt out where a sub-join finds no room otherwise."""
+    return options.partition == "window" or (options.partition == "auto" and window_ms <= LONG_WINDOW_MS)
