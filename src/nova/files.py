@@ -36,9 +36,11 @@ def write_safely(path: Path, content: str | bytes) -> None:
 
 
 def name_of(id_: str) -> str:
-    """An id as one word for files, folders and topics: letters, digits, `_`, `-` and `%`. Different ids have different
-    names; an id of harmless characters is its own name."""
+    """An id as one word for files, folders and topics: letters, digits, inner `_`, `-` and `%`. Different ids have
+    different names; an id of harmless characters is its own name."""
     name = quote(id_, safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
+    if name.startswith("_"):  # Spark and others pass over files that begin so
+        name = f"%5F{name[1:]}"
     if len(name) <= LONGEST:
         return name
     digest = hashlib.blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -54,6 +54,33 @@ def test_generated_streams_join_completely_and_are_counted(spark: Any, tmp_path:
     assert found(tmp_path / "run" / "results") == wanted
 
 
+HOSTILE = ("climate", "*", "../../out", "climate-00000000", "_'b`c\"$(x)")
+
+
+def test_ids_of_queries_and_streams_are_data(spark: Any, tmp_path: Path) -> None:
+    """No id becomes a path or a pattern: every query's results stay, in the run's folder and nowhere else."""
+    left, right = tables(n=16)
+    inputs = file_inputs(tmp_path / "deep" / "down" / "s", left, right, 1)
+    streams_ = {f"../{name}": {**SMALL["streams"][name], "input": inputs[name]} for name in SMALL["streams"]}
+    query = {**SMALL["queries"][0], "left": "../pressure", "right": "../humidity"}
+    document = {**SMALL, "streams": streams_, "queries": [{**query, "id": name} for name in HOSTILE]}
+    for node in (document := json.loads(json.dumps(document)))["nodes"]:
+        node["capacity"] *= len(HOSTILE)
+    folder = tmp_path / "deep" / "down"
+    loaded = load(write_scenario(folder / "s", document))
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    report = run(spark, loaded, optimizer.optimize(loaded.problem, loaded.options), folder / "run", format="parquet")
+    wanted = plain(left, right)
+    assert [q["results"] for q in report["queries"]] == [wanted.total()] * len(HOSTILE)
+    results = streams.read_results(folder / "run" / "results")
+    assert {name: results["query"].to_pylist().count(name) for name in HOSTILE} == dict.fromkeys(
+        HOSTILE, wanted.total()
+    )
+    assert spark.read.parquet(str(folder / "run" / "results")).count() == wanted.total() * len(HOSTILE)
+    written = {path for path in tmp_path.rglob("*") if path.is_file()} - before
+    assert all(path.is_relative_to(folder / "run") for path in written)
+
+
 def test_the_scenario_of_nova_init_runs(spark: Any, tmp_path: Path) -> None:
     assert invoke("init", tmp_path / "my").exit_code == 0
     loaded = load(tmp_path / "my" / "scenario.yaml")

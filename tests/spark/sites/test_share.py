@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streams
+from nova.files import name_of
 from nova.model.errors import InvalidInput
 from nova.model.plan import Plan
 from nova.model.problem import Problem
@@ -112,4 +113,4 @@ def test_folders_that_are_no_site_are_told(tmp_path: Path) -> None:
 
 
 def test_names_of_sites_are_names_of_files_and_topics() -> None:
-    assert shares.folder_name("rack 7/é+#.x") == "rack%207%2F%C3%A9%2B%23%2Ex"
+    assert name_of("rack 7/é+#.x") == "rack%207%2F%C3%A9%2B%23%2Ex"

@@ -6,6 +6,8 @@ jobs/<query>/       Spark's checkpoint, the schedule of plans, how far the windo
 clock/              when the clock of a replay began, see `nova.spark.sources.clock`
 events.jsonl        events that were handled, where events drive the run
 results/            results, where they go to files
+
+Ids in these names are written as `nova.files.name_of` has them.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nova.files import write_safely
+from nova.files import name_of, write_safely
 from nova.model.errors import Fault, InvalidInput
 from nova.model.plan import Plan
 from nova.model.problem import Problem
@@ -51,7 +53,7 @@ class RunFolder:
         return sorted(path.name for path in self.plans.glob("[0-9]*") if (path / "plan.json").exists())
 
     def job(self, query: str) -> Path:
-        return self.path / "jobs" / query
+        return self.path / "jobs" / name_of(query)
 
     def beginning(self) -> str:
         """A new file for the moment at which the clock of this start of the run begins."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nova.files import name_of
 from nova.model.errors import InvalidInput
 from nova.routing.flow import Flow
 from nova.spark.job.tasks import ArrowMap
@@ -118,15 +120,18 @@ def json_lines(batch: pa.RecordBatch) -> str:
 
 @dataclass
 class Files:
-    """Parquet or JSON lines in one flat folder: `<query>-<batch>-<part>.parquet`."""
+    """Parquet or JSON lines in one flat folder: `<query>-<batch>-<part>.parquet`, by `name_of`."""
 
     format: str
     query: str
     folder: Path
-    staging: Path = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.staging = self.folder / f".staging-{self.query}"
+    @property
+    def staging(self) -> Path:
+        return self.folder / f".staging-{name_of(self.query)}"
+
+    def _file(self, batch: int, part: int) -> Path:
+        return self.folder / f"{name_of(self.query)}-{batch:08d}-{part:03d}.{FILES[self.format]}"
 
     def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
         return pairs.mapInArrow(WriteFiles(matcher, self.format, str(self.staging)), "file string, rows bigint")
@@ -134,11 +139,12 @@ class Files:
     def write(self, frame: DataFrame, batch: int) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         written = sorted(row.file for row in frame.collect())
-        for old in self.folder.glob(f"{self.query}-{batch:08d}-*.{FILES[self.format]}"):
+        before = takewhile(Path.exists, (self._file(batch, part) for part in count()))
+        for old in reversed(list(before)):  # of an earlier attempt; from the last, so that no gap hides others
             old.unlink()
         for part, file in enumerate(written):
-            Path(file).rename(self.folder / f"{self.query}-{batch:08d}-{part:03d}.{FILES[self.format]}")
-        for left_over in self.staging.glob("*"):
+            Path(file).rename(self._file(batch, part))
+        for left_over in self.staging.iterdir() if self.staging.exists() else ():
             left_over.unlink()  # of tasks that failed or ran twice
 
 

@@ -39,7 +39,7 @@ from nova.spark.sites.exchange import Channel, Exchange, read_parts
 from nova.spark.sites.outbox import WRITTEN, Outbox, WriteParts
 from nova.spark.sites.share import SIDES, QueryShare, Share
 from nova.spark.sources.clock import Clock
-from nova.spark.sources.inputs import Input, at_end, open_inputs
+from nova.spark.sources.inputs import Input, at_end, column_of, open_inputs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -369,7 +369,7 @@ def told_columns(frame: DataFrame, columns: pa.Schema, sources: list[str]) -> Da
         raise InvalidInput(
             f"the tuples here lack the columns {', '.join(missing)}, which they had when the plan was deployed"
         )
-    wanted = [sql.col(f"`{column.name}`").cast(column.dataType) for column in from_arrow_schema(columns)]
+    wanted = [column_of(column.name).cast(column.dataType) for column in from_arrow_schema(columns)]
     return frame.where(sql.col("source").isin(sources)).select("source", "time", *wanted)
 
 

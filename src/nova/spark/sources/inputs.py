@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from nova.files import name_of
 from nova.model.errors import Fault, InvalidInput
 from nova.model.problem import Problem
 from nova.routing.flow import Flow, cells_for
@@ -19,7 +20,7 @@ from nova.scenario.model import Columns, StreamInput
 from nova.spark.sources.clock import Clock
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from nova.scenario import Scenario
     from nova.spark.job.folder import RunFolder
@@ -103,7 +104,7 @@ def open_inputs(
         elif given.format == "mqtt":
             from nova.spark.sources.mqtt import open_mqtt
 
-            frame = open_mqtt(spark, given, folder.path / "spool" / name, place)
+            frame = open_mqtt(spark, given, folder.path / "spool" / name_of(name), place)
             inputs[name] = Input(normalised(frame, given.columns, place), Clock())
         elif at is not None:
             replays[name] = (recorded(spark, given, feed.folder, place), at)
@@ -164,7 +165,9 @@ def _replayed(
 
     if not replays:
         return {}
-    archives = {name: replay.prepare(frame, folder.path / "replay" / name) for name, (frame, _) in replays.items()}
+    archives = {
+        name: replay.prepare(frame, folder.path / "replay" / name_of(name)) for name, (frame, _) in replays.items()
+    }
     origin = min(archive.first_us for archive in archives.values())
     spark.dataSource.register(replay.Replay)
     opened = {}
@@ -234,6 +237,19 @@ def infer(spark: SparkSession, format: str, path: str, options: Mapping[str, str
         ) from None
 
 
+def quoted(name: str) -> str:
+    """A column's name in SQL, whatever characters it has."""
+    doubled = name.replace("`", "``")
+    return f"`{doubled}`"
+
+
+def column_of(name: str) -> Column:
+    """A column by its name, whatever characters it has."""
+    from pyspark.sql import functions as sql
+
+    return sql.col(quoted(name))
+
+
 def normalised(frame: DataFrame, columns: Columns, place: str) -> DataFrame:
     """The columns source (text), time (timestamp) and value, then all others under their own names.
 
@@ -246,7 +262,7 @@ def normalised(frame: DataFrame, columns: Columns, place: str) -> DataFrame:
     for role in ("source", "time", "value"):
         name = getattr(columns, role)
         try:
-            taken[role] = frame.select((sql.col(f"`{name}`") if name in frame.columns else sql.expr(name)).alias(role))
+            taken[role] = frame.select((column_of(name) if name in frame.columns else sql.expr(name)).alias(role))
         except AnalysisException:
             raise InvalidInput(
                 [
@@ -275,7 +291,7 @@ def normalised(frame: DataFrame, columns: Columns, place: str) -> DataFrame:
 
     def pick(role: str) -> Any:
         name = getattr(columns, role)
-        return sql.col(f"`{name}`") if name in frame.columns else sql.expr(name)
+        return column_of(name) if name in frame.columns else sql.expr(name)
 
     time = pick("time")
     kind = taken["time"].schema["time"].dataType.typeName()
@@ -287,7 +303,7 @@ def normalised(frame: DataFrame, columns: Columns, place: str) -> DataFrame:
         pick("source").cast("string").alias("source"),
         moment.alias("time"),
         pick("value").alias("value"),
-        *(sql.col(f"`{name}`") for name in others),
+        *(column_of(name) for name in others),
     )
 
 
@@ -302,7 +318,6 @@ class Sides:
 
 def agree(left: DataFrame, right: DataFrame, on: tuple[str, ...]) -> Sides:
     """`on` columns that the tuples of both sides carry, compared as numbers where both are, as text else."""
-    from pyspark.sql import functions as sql
     from pyspark.sql.types import NumericType
 
     shared = tuple(name for name in on if name in left.columns and name in right.columns)
@@ -311,7 +326,7 @@ def agree(left: DataFrame, right: DataFrame, on: tuple[str, ...]) -> Sides:
         if kinds[0] == kinds[1]:
             continue
         common = "double" if all(isinstance(kind, NumericType) for kind in kinds) else "string"
-        left, right = (frame.withColumn(name, sql.col(f"`{name}`").cast(common)) for frame in (left, right))
+        left, right = (frame.withColumn(name, column_of(name).cast(common)) for frame in (left, right))
     return Sides(left, right, shared)
 
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from nova.files import write_safely
+from nova.files import name_of, write_safely
 from nova.model.errors import Fault, InvalidInput, NovaError
 from nova.scenario.model import StreamInput
 
@@ -298,11 +298,15 @@ def open_mqtt(spark: SparkSession, given: StreamInput, spool: Path, place: str) 
     """
     from pyspark.sql import functions as sql
 
+    from nova.spark.sources.inputs import column_of, quoted
+
     options = {name: str(value) for name, value in given.options.items()}
     address = given.path or options.pop("address", "")
     Broker.parse(address, place)
     names = given.columns
-    schema = options.pop("schema", f"`{names.source}` STRING, `{names.time}` STRING, `{names.value}` DOUBLE")
+    schema = options.pop(
+        "schema", f"{quoted(names.source)} STRING, {quoted(names.time)} STRING, {quoted(names.value)} DOUBLE"
+    )
     spark.dataSource.register(Mqtt)
     identity = hashlib.blake2b(str(spool.resolve()).encode(), digest_size=6).hexdigest()
     reader = spark.readStream.format("nova_mqtt").option("address", address).option("spool", str(spool.resolve()))
@@ -323,7 +327,7 @@ def open_mqtt(spark: SparkSession, given: StreamInput, spool: Path, place: str) 
     body = reader.load().select(sql.from_json("payload", schema).alias("body"))
     frame = body.select("body.*")
     if dict(frame.dtypes)[names.time] == "string":  # ISO 8601 or milliseconds, as the sensor likes
-        text = sql.col(f"`{names.time}`")
+        text = column_of(names.time)
         millis = sql.timestamp_micros((text.cast("double") * 1000).cast("long"))
         frame = frame.withColumn(names.time, sql.coalesce(sql.try_to_timestamp(text), millis))
     return frame
@@ -382,8 +386,8 @@ class Publish:
             for line in json_lines(joined).splitlines():
                 digest = hashlib.blake2b(line.encode(), digest_size=12).hexdigest()
                 # Equal results of a batch come from one task, so their number tells them apart in every repetition.
-                name = f"{self.query}-{batch}-{digest}-{seen[digest]}"
-                publisher.publish(self.broker.topic, f'{{"id":"{name}",{line[1:]}')
+                name = json.dumps(f"{self.query}-{batch}-{digest}-{seen[digest]}")
+                publisher.publish(self.broker.topic, f'{{"id":{name},{line[1:]}')
                 seen[digest] += 1
         if publisher is not None:
             publisher.close()
@@ -405,7 +409,7 @@ class MqttSink:
 
     def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
         return pairs.mapInArrow(
-            Publish(matcher, self.broker, self.flow.query, f"nova-{self.flow.query}"), "rows bigint"
+            Publish(matcher, self.broker, self.flow.query, f"nova-{name_of(self.flow.query)}"), "rows bigint"
         )
 
     def write(self, frame: DataFrame, batch: int) -> None:  # noqa: ARG002
