@@ -58,14 +58,22 @@ class Latencies:
         """Mean, median, 90th and 99th percentile and the largest; None before the first result."""
         if not self.counts:
             return None
+        at = {f"p{100 * q:g}": self.quantile(q) for q in (0.5, 0.9, 0.99)}
+        return {"mean": self.mean(), **at, "max": float(max(self.counts))}
+
+    def mean(self) -> float:
+        """Mean in ms; NaN of nothing."""
+        total = sum(value * count for value, count in self.counts.items())
+        return float(total / self.counts.total()) if self.counts else float("nan")
+
+    def quantile(self, q: float) -> float:
+        """The latency in ms that the share `q` of all do not exceed; NaN of nothing."""
+        if not self.counts:
+            return float("nan")
         values = np.array(sorted(self.counts))
         weights = np.array([self.counts[v] for v in values.tolist()], dtype=np.float64)
         upto = np.cumsum(weights) / weights.sum()
-        at = {
-            f"p{round(q * 100)}": float(values[min(int(np.searchsorted(upto, q)), len(values) - 1)])
-            for q in (0.5, 0.9, 0.99)
-        }
-        return {"mean": float(values @ weights / weights.sum()), **at, "max": float(values[-1])}
+        return float(values[min(int(np.searchsorted(upto, q)), len(values) - 1)])
 
 
 @dataclass(frozen=True)

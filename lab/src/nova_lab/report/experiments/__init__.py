@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from nova.evaluation.approaches import Row
 from nova_lab.report.experiment import Experiment, Setting
-from nova_lab.report.experiments import estimation, latency, overload, placements, queueing, resilience, scaling
+from nova_lab.report.experiments import e2e, estimation, latency, overload, placements, queueing, resilience, scaling
 from nova_lab.report.units import Parameters
 
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (overload, latency, estimation, resilience, scaling, queueing)
+    for module in (overload, latency, estimation, resilience, scaling, queueing, e2e)
 }
 """In the order of the paper."""
 
@@ -24,5 +24,6 @@ RUNNERS: dict[str, Callable[[Setting, Parameters], list[Row]]] = {
     "queueing": queueing.run_approach,
     "bursts": queueing.run_bursts,
     "cluster": queueing.run_cluster,
+    "e2e": e2e.run_cluster,
 }
 """How each kind of unit is computed."""
