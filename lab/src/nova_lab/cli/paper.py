@@ -14,7 +14,9 @@ app = typer.Typer()
 @app.command()
 def command(
     experiments: list[str] = typer.Argument(
-        None, metavar="[EXPERIMENT]…", help="overload, latency, estimation, resilience, scaling, queueing, e2e: all."
+        None,
+        metavar="[EXPERIMENT]…",
+        help="maps, overload, latency, estimation, resilience, scaling, queueing, e2e: all.",
     ),
     output: Path = typer.Option(..., "-o", "--output", metavar="DIR", help="Folder of the report."),
     quick: bool = typer.Option(False, "--quick", help="Fewer draws, levels and sizes: a few minutes."),

@@ -6,12 +6,22 @@ from collections.abc import Callable
 
 from nova.evaluation.approaches import Row
 from nova_lab.report.experiment import Experiment, Setting
-from nova_lab.report.experiments import e2e, estimation, latency, overload, placements, queueing, resilience, scaling
+from nova_lab.report.experiments import (
+    e2e,
+    estimation,
+    latency,
+    maps,
+    overload,
+    placements,
+    queueing,
+    resilience,
+    scaling,
+)
 from nova_lab.report.units import Parameters
 
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (overload, latency, estimation, resilience, scaling, queueing, e2e)
+    for module in (maps, overload, latency, estimation, resilience, scaling, queueing, e2e)
 }
 """In the order of the paper."""
 
@@ -25,5 +35,6 @@ RUNNERS: dict[str, Callable[[Setting, Parameters], list[Row]]] = {
     "bursts": queueing.run_bursts,
     "cluster": queueing.run_cluster,
     "e2e": e2e.run_cluster,
+    "maps": maps.run_map,
 }
 """How each kind of unit is computed."""
