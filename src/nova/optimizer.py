@@ -11,9 +11,9 @@ from nova.costspace import embed
 from nova.model.errors import Infeasible
 from nova.model.load import node_loads
 from nova.model.options import Options
-from nova.model.plan import Plan
+from nova.model.plan import Plan, Summary
 from nova.model.policy import OVERLOAD, usable
-from nova.model.problem import Floats, Problem
+from nova.model.problem import Problem
 from nova.model.subjoins import SubJoins
 from nova.placement.assign import Assignment, assign
 from nova.placement.check import check
@@ -51,7 +51,9 @@ def optimize(problem: Problem, options: Options = Options(), observe: Observer |
         options,
         overloaded=np.flatnonzero(above).astype(np.int32) if options.allow_overload else np.empty(0, np.int32),
         digest=problem.digest,
-        summary=_summary(problem, joins, assignment, loads),
+        summary=Summary.of(
+            problem, joins, assignment.replicas, loads, int(above.sum()), float(assignment.missing.sum())
+        ),
     )
     check(problem, plan)  # a wrong plan never leaves
     tell("check", plan)
@@ -60,23 +62,6 @@ def optimize(problem: Problem, options: Options = Options(), observe: Observer |
 
 def _nobody(stage: str, result: Any) -> None:
     """Observes nothing."""
-
-
-def _summary(problem: Problem, joins: SubJoins, assignment: Assignment, loads: Floats) -> dict[str, Any]:
-    replicas = assignment.replicas
-    per_join = np.bincount(replicas.join, minlength=len(joins))
-    limit = problem.nodes.limit
-    used = loads > 0
-    return {
-        "nodes": len(problem.nodes),
-        "sub_joins": len(joins),
-        "replicas": len(replicas),
-        "split_sub_joins": int((per_join > 1).sum()),
-        "hosts_used": int(used.sum()),
-        "max_utilisation": float((loads[used] / limit[used]).max(initial=0.0)),
-        "overloaded_nodes": int((loads > limit * (1 + OVERLOAD)).sum()),
-        "unplaced_tuples_per_s": float(assignment.missing.sum()),
-    }
 
 
 def _what_is_missing(problem: Problem, joins: SubJoins, assignment: Assignment, options: Options) -> str:

@@ -74,7 +74,7 @@ def test_a_plan_that_no_longer_fits_is_refused(planned: tuple[Path, Path], tmp_p
 def test_a_broken_plan_is_refused(planned: tuple[Path, Path], tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
-    for file in planned[1].iterdir():
+    for file in planned[1].glob("*.*"):
         (broken / file.name).write_bytes(file.read_bytes())
     table = pq.read_table(broken / "replicas.parquet")
     pq.write_table(table.slice(1), broken / "replicas.parquet")

@@ -14,7 +14,7 @@ from nova.scenario import load
 
 CONTRACT = [
     "query", "left_source", "right_source", "node", "left_from", "left_to", "right_from", "right_to", "slice_from",
-    "slice_to", "left_rate", "right_rate",
+    "slice_to", "key_from", "key_to", "left_rate", "right_rate",
 ]  # fmt: skip
 
 

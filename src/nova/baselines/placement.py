@@ -9,7 +9,7 @@ import numpy as np
 
 from nova.evaluation.metrics import Distances, flows, node_limit, node_load, overloaded
 from nova.model.options import Options
-from nova.model.plan import Plan
+from nova.model.plan import Plan, Summary
 from nova.model.problem import Floats, Ints, Problem
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
@@ -41,8 +41,9 @@ def whole(problem: Problem, joins: SubJoins, space: CostSpace, options: Options,
 
 
 def finished(problem: Problem, plan: Plan) -> Plan:
-    """The plan with its overloaded nodes named."""
-    over = overloaded(node_load(flows(plan), len(problem.nodes)), node_limit(problem))
+    """The plan with its figures, and its overloaded nodes named."""
+    load = node_load(flows(plan), len(problem.nodes))
+    over = overloaded(load, node_limit(problem))
     return Plan(
         plan.joins,
         plan.replicas,
@@ -51,7 +52,7 @@ def finished(problem: Problem, plan: Plan) -> Plan:
         plan.approach,
         np.flatnonzero(over).astype(np.int32),
         plan.digest,
-        plan.summary,
+        Summary.of(problem, plan.joins, plan.replicas, load, int(over.sum())),
     )
 
 

@@ -18,7 +18,6 @@ from nova.cli import MARKUP
 from nova.cli.changes import HYSTERESIS, JITTER, MIGRATION, change_row, stability_of, write_running
 from nova.cli.opening import open_plan
 from nova.cli.output import JSON, emit_json, progress, table, warn
-from nova.cli.plan import refuse_other_folder
 from nova.cli.reoptimize import lines_of, name_of, told_waiting
 
 if TYPE_CHECKING:
@@ -325,6 +324,8 @@ def replay(
     Example: `nova events replay state -o rebuilt`
     """
     if output is not None:
+        from nova.scenario.folder import refuse_other_folder
+
         refuse_other_folder(output)
     with progress("replaying"):
         from nova.journal.identity import Identity

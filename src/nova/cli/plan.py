@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,6 +60,8 @@ def command(
         "heights": heights,
         "neighbours": neighbours,
     }
+    from nova.scenario.folder import refuse_other_folder, save
+
     refuse_other_folder(output)
     started = time.perf_counter()
     with progress("reading the scenario"):
@@ -74,7 +73,7 @@ def command(
         from nova.optimizer import optimize
 
         plan = optimize(loaded.problem, loaded.options)
-    write_whole(plan, output, loaded.problem)
+    save(plan, output, loaded.problem)
     figures = summarise(plan, loaded.problem) | {"seconds": round(time.perf_counter() - started, 3)}
     if as_json:
         emit_json({"plan": str(output), **figures, "warnings": list(loaded.warnings)})
@@ -128,46 +127,3 @@ def _print(figures: dict[str, Any], output: Path) -> None:
         ],
     )
     typer.echo(f"wrote {output} in {figures['seconds']:.1f} s")
-
-
-def refuse_other_folder(output: Path) -> None:
-    """A plan may replace a plan, but nothing else that happens to have the name."""
-    from nova.model.errors import Fault, InvalidInput
-
-    if output.is_dir():
-        if any(output.iterdir()) and not (output / "plan.json").exists():
-            raise InvalidInput([Fault(str(output), "is a folder with other things than a plan: choose another name")])
-    elif output.exists():
-        raise InvalidInput([Fault(str(output), "is a file: a plan is a folder")])
-
-
-def write_whole(plan: Plan, output: Path, problem: Problem) -> None:
-    """Write a plan wholly or not at all: into a folder beside the target, which then takes its name.
-
-    Where a plan stands already, its files are replaced one by one and other files in the folder stay.
-    """
-    from nova.model.errors import NovaError
-
-    beside: Path | None = None
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}-"))
-        plan.write(beside, problem)
-        if output.exists():
-            for file in beside.iterdir():
-                os.replace(file, output / file.name)
-        else:
-            beside.chmod(0o777 & ~_umask())
-            os.replace(beside, output)
-    except OSError as error:
-        raise NovaError(f"cannot write {output}: {error.strerror}") from error
-    finally:
-        if beside is not None:
-            shutil.rmtree(beside, ignore_errors=True)
-
-
-def _umask() -> int:
-    """The process's mask for new files, which the private temporary folder was made without."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -13,7 +13,6 @@ import typer
 from nova.cli.changes import HYSTERESIS, JITTER, MIGRATION, print_changes, stability_of, write_running
 from nova.cli.opening import PLAN, SCENARIO, open_plan
 from nova.cli.output import JSON, emit_json, progress, table, warn
-from nova.cli.plan import refuse_other_folder
 
 if TYPE_CHECKING:
     from nova.controller import Waiting
@@ -46,6 +45,7 @@ def command(
     from nova.controller.changes import to_json
     from nova.controller.export import inputs_of
     from nova.journal.steps import parse
+    from nova.scenario.folder import refuse_other_folder
 
     refuse_other_folder(output)
     opened = open_plan(scenario, plan)

@@ -13,7 +13,7 @@ from nova.controller.ledger import OVER
 from nova.controller.measurements import Measured
 from nova.controller.names import Names
 from nova.controller.state import State
-from nova.model.plan import Plan
+from nova.model.plan import Plan, Summary
 from nova.model.problem import Ints, Nodes, Pairs, Problem, Query, Sources
 from nova.model.replicas import SHARES, Replicas
 from nova.model.space import CostSpace
@@ -120,13 +120,11 @@ def plan_of(state: State, written: Written) -> Plan:
         state.options,
         overloaded=over.astype(np.int32),
         digest=problem.digest,
-        summary={
-            "nodes": len(nodes),
-            "sub_joins": len(joins),
-            "replicas": len(alive),
-            "steps": int(state.counts[STEP]) - 1,
-            "waiting_sub_joins": int(np.count_nonzero(table["state"][: table.end] == WAITING)),
-        },
+        summary=Summary(
+            Summary.of(problem, joins, made, used, len(over)),
+            steps=int(state.counts[STEP]) - 1,
+            waiting_sub_joins=int(np.count_nonzero(table["state"][: table.end] == WAITING)),
+        ),
     )
 
 

@@ -34,6 +34,7 @@ from nova.journal.lock import Lock
 from nova.journal.running import Running, thawed
 from nova.journal.steps import Step, to_record
 from nova.model.errors import Fault, InvalidInput, NovaError
+from nova.model.plan import Summary
 
 SNAPSHOT_EVERY = 10_000
 """Steps after which a new snapshot is due: what a restart has to apply again at most."""
@@ -251,7 +252,7 @@ class Store:
             target = Path(tempfile.mkdtemp(dir=exports, prefix=f"{self.sequence}-"))
             target.chmod(0o755)
             problem, plan, _ = export(self.controller, target / "scenario", self.identity.about.get("inputs"))
-            replace(plan, summary={**plan.summary, "sequence": self.sequence}).write(target / "plan", problem)
+            replace(plan, summary=Summary(plan.summary | {"sequence": self.sequence})).write(target / "plan", problem)
             link, beside = self.folder / CURRENT, self.folder / f"{CURRENT}.link"
             beside.unlink(missing_ok=True)
             os.symlink(target.relative_to(self.folder), beside)

@@ -28,6 +28,64 @@ from nova.model.subjoins import SubJoins
 FORMAT = 1
 
 
+class Summary(dict[str, Any]):
+    """The figures of a plan that stand in `plan.json`. Those that every plan has are attributes, too."""
+
+    @staticmethod
+    def of(
+        problem: Problem, joins: SubJoins, replicas: Replicas, loads: Floats, overloaded: int, unplaced: float = 0.0
+    ) -> Summary:
+        """The figures that every plan has. `loads`: tuples/s that reach each node."""
+        per_join = np.bincount(replicas.join, minlength=len(joins))
+        limit = problem.nodes.limit
+        used = loads > 0
+        return Summary(
+            nodes=len(problem.nodes),
+            sub_joins=len(joins),
+            replicas=len(replicas),
+            split_sub_joins=int((per_join > 1).sum()),
+            hosts_used=int(used.sum()),
+            max_utilisation=float((loads[used] / limit[used]).max(initial=0.0)),
+            overloaded_nodes=overloaded,
+            unplaced_tuples_per_s=unplaced,
+        )
+
+    @property
+    def nodes(self) -> int:
+        return int(self["nodes"])
+
+    @property
+    def sub_joins(self) -> int:
+        return int(self["sub_joins"])
+
+    @property
+    def replicas(self) -> int:
+        return int(self["replicas"])
+
+    @property
+    def split_sub_joins(self) -> int:
+        """Sub-joins that run in more than one replica."""
+        return int(self["split_sub_joins"])
+
+    @property
+    def hosts_used(self) -> int:
+        return int(self["hosts_used"])
+
+    @property
+    def max_utilisation(self) -> float:
+        """Load over limit of the fullest host."""
+        return float(self["max_utilisation"])
+
+    @property
+    def overloaded_nodes(self) -> int:
+        return int(self["overloaded_nodes"])
+
+    @property
+    def unplaced_tuples_per_s(self) -> float:
+        """Input for which no host had room (with `allow_overload` only)."""
+        return float(self["unplaced_tuples_per_s"])
+
+
 @dataclass(frozen=True)
 class Plan:
     """Where every join runs. `approach` is `nova` or the name of a baseline."""
@@ -40,7 +98,7 @@ class Plan:
     overloaded: Ints = field(default_factory=lambda: np.empty(0, np.int32))
     """Rows of nodes that the plan knowingly overloads (only with `allow_overload`, or in a baseline)."""
     digest: str = ""
-    summary: dict[str, Any] = field(default_factory=dict)
+    summary: Summary = field(default_factory=Summary)
 
     def table(self, problem: Problem) -> pa.Table:
         """The replica table of the contract, with ids."""
@@ -134,7 +192,7 @@ def read(folder: str | Path, problem: Problem, joins: SubJoins | None) -> Plan:
             "overloaded_nodes",
         ),
         digest=document.get("scenario_digest", ""),
-        summary=document.get("summary", {}),
+        summary=Summary(document.get("summary", {})),
     )
 
 

@@ -28,19 +28,22 @@ from nova.model.options import Options
 from nova.model.units import DURATION, NUMBER, RATE, Quantity
 from nova.scenario.document import line_of
 from nova.scenario.faults import Faults, listed, suggestion
+from nova.scenario.frames import as_arrow, is_frame
 
 FORMAT = 1
 """Version of the scenario contract, the field `nova`."""
 
 
 def _table(value: Any) -> Any:
-    """A path, or rows: mappings, or lists of which the first names the columns."""
+    """A path, rows (mappings, or lists of which the first names the columns), or a table in memory."""
     if isinstance(value, str) and value.strip():
         return value
     if isinstance(value, list):
         if all(isinstance(row, dict) for row in value) or all(isinstance(row, list) for row in value):
             return value
         raise PydanticCustomError("table", "the rows of an inline table are all mappings, or all lists")
+    if is_frame(value):
+        return as_arrow(value)
     raise PydanticCustomError("table", "a path (.csv, .csv.gz, .parquet) or inline rows expected")
 
 

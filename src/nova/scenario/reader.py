@@ -25,7 +25,7 @@ _BLOCK = 1 << 23
 
 
 def read_table(
-    source: str | list[Any],
+    source: str | list[Any] | pa.Table,
     scenario: Path,
     field: str,
     faults: Faults,
@@ -38,6 +38,8 @@ def read_table(
     """
     if isinstance(source, list):
         table = _inline(source, f"{scenario}: {field}", faults)
+    elif isinstance(source, pa.Table):
+        table = _arrow(source, f"{scenario}: {field}", faults)
     else:
         path = scenario.parent / source
         name = path.name.lower()
@@ -71,13 +73,27 @@ def _parquet(path: Path, faults: Faults) -> Table | None:
     except pa.ArrowInvalid as error:
         faults.add(str(path), f"not a Parquet file: {str(error).splitlines()[0]}")
         return None
+    return _arrow(content, str(path), faults)
+
+
+def _arrow(content: pa.Table, place: str, faults: Faults) -> Table | None:
+    """A typed table, from a file or from memory."""
     names = [name.strip() for name in content.column_names]
-    if not _unique(names, str(path), faults):
+    if not _unique(names, place, faults):
         return None
     columns = dict(zip(names, content.columns, strict=True))
     unusable = {name: str(column.type) for name, column in columns.items() if not _usable(column.type)}
     kept = {name: _plain(column) for name, column in columns.items() if name not in unusable}
-    return Table(str(path), kept, content.num_rows, faults, unusable=unusable)
+    return Table(place, kept, content.num_rows, faults, unusable=unusable)
+
+
+def read_rows(rows: list[Any]) -> pa.Table:
+    """Inline rows as an Arrow table. Raises `InvalidInput` where they are no table."""
+    faults = Faults()
+    table = _inline(rows, "rows", faults)
+    faults.check()
+    assert table is not None
+    return pa.table(table.columns)
 
 
 def _usable(kind: pa.DataType) -> bool:

@@ -58,13 +58,18 @@ class Scenario:
         return self.problem.warnings
 
 
-def load(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Scenario:
-    """Read a scenario file with its tables. Raises InvalidInput with everything that is wrong.
+def load(scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Scenario:
+    """Read a scenario with its tables. Raises InvalidInput with everything that is wrong.
 
-    `overrides` are options that win over those of the file; None values are left out.
+    `scenario` is a file, or what a file would say as a mapping, in which tables may also be pandas, polars or Arrow
+    tables and paths hold from the current folder. `overrides` are options that win over those of the scenario; None
+    values are left out.
     """
-    path = Path(path)
-    written = document.read(path)
+    if isinstance(scenario, Mapping):
+        path, written = Path("scenario"), dict(scenario)
+    else:
+        path = Path(scenario)
+        written = document.read(path)
     faults = Faults()
     options = _options(path, written.get("options"), overrides or {}, faults)
     try:
@@ -77,6 +82,17 @@ def load(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Scenar
     faults.check()
     assert problem is not None
     return Scenario(path, content, replace(problem, digest=digest(problem)), options)
+
+
+def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by name, as `Options` has them. Raises InvalidInput with everything that is wrong."""
+    faults = Faults()
+    try:
+        return model.OptionsModel.model_validate(dict(given)).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        model.note(error, model.OptionsModel, Path("options"), faults)
+        faults.check()
+        raise  # not reached: the error has at least one fault
 
 
 def _options(path: Path, written: Any, overrides: Mapping[str, Any], faults: Faults) -> Options:
