@@ -62,7 +62,7 @@ def overloads(problem: Problem, plan: Plan) -> list[dict[str, Any]]:
 
     from nova.evaluation.metrics import flows, node_limit, node_load, overloaded
 
-    load, limit = node_load(flows(plan), len(problem.nodes)), node_limit(problem)
+    load, limit = node_load(flows(plan), len(problem.nodes)) + problem.nodes.other_load, node_limit(problem)
     rows = np.flatnonzero(overloaded(load, limit))
     rows = rows[np.argsort(limit[rows] - load[rows], kind="stable")]
     return [

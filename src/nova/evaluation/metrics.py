@@ -337,7 +337,7 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
         for name, weights in LEGS.items()
     }
 
-    load, limit = node_load(flow, len(problem.nodes)), node_limit(problem)
+    load, limit = node_load(flow, len(problem.nodes)) + problem.nodes.other_load, node_limit(problem)
     busy = np.unique(flow.node)
     used = utilisation(load[busy], limit[busy])
     over = int(overloaded(load[busy], limit[busy]).sum())

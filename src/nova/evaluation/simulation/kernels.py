@@ -166,16 +166,19 @@ def match(
     born: Floats,
     position: Floats,
     key: Floats,
+    arrival: Floats,
     finish: Floats,
     window_s: Floats,
     chance: Floats,
     seed: int,
-) -> tuple[Floats, Floats, Ints]:
-    """Pairs that match, each with probability `chance[g]`: when both are served, the later event, the group."""
-    none = (np.empty(0), np.empty(0), np.empty(0, np.int32))
-    total = _match(first, boxes, split, tuple_of, born, position, key, finish, window_s, chance, seed, False, none)
-    found = (np.empty(total), np.empty(total), np.empty(total, np.int32))
-    _match(first, boxes, split, tuple_of, born, position, key, finish, window_s, chance, seed, True, found)
+) -> tuple[Floats, Floats, Floats, Ints]:
+    """Pairs that match, each with probability `chance[g]`: when both are served, when both had arrived, when the later
+    one was born, the group."""
+    none = (np.empty(0), np.empty(0), np.empty(0), np.empty(0, np.int32))
+    streams = (tuple_of, born, position, key, arrival, finish)
+    total = _match(first, boxes, split, streams, window_s, chance, seed, False, none)
+    found = (np.empty(total), np.empty(total), np.empty(total), np.empty(total, np.int32))
+    _match(first, boxes, split, streams, window_s, chance, seed, True, found)
     return found
 
 
@@ -184,20 +187,17 @@ def _match(
     first: Longs,
     boxes: Floats,
     split: Longs,
-    tuple_of: Longs,
-    born: Floats,
-    position: Floats,
-    key: Floats,
-    finish: Floats,
+    streams: tuple[Longs, Floats, Floats, Floats, Floats, Floats],
     window_s: Floats,
     chance: Floats,
     seed: int,
     fill: bool,
-    found: tuple[Floats, Floats, Ints],
+    found: tuple[Floats, Floats, Floats, Ints],
 ) -> int:
     """One pass over all pairs, jumping from match to match (geometric gaps); the same seed finds the same pairs."""
     np.random.seed(seed)  # noqa: NPY002 - numba's own generator inside kernels
-    ready, latest, group = found
+    tuple_of, born, position, key, arrival, finish = streams
+    ready, there, latest, group = found
     total = 0
     for g in range(len(first) - 1):
         if chance[g] <= 0.0:
@@ -229,6 +229,7 @@ def _match(
                     if fill:
                         x, y = lefts[at // n], rights[at % n]
                         ready[total] = max(finish[x], finish[y])
+                        there[total] = max(arrival[x], arrival[y])
                         latest[total] = max(born[tuple_of[x]], born[tuple_of[y]])
                         group[total] = g
                     total += 1

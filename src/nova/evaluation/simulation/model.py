@@ -103,13 +103,20 @@ def simulate(
     speed = node_limit(problem)
     with np.errstate(divide="ignore"):
         service = 1.0 / speed
-    finish, arrived, served, busy, longest = kernels.serve(
-        np.argsort(arrival, kind="stable"), host, arrival, service, duration_s
+    other_host, other_arrival = _other_work(problem, duration_s, seed)
+    at_host, comes = np.concatenate([host, other_host]), np.concatenate([arrival, other_arrival])
+    finish, offered, _, busy, longest = kernels.serve(
+        np.argsort(comes, kind="stable"), at_host, comes, service, duration_s
+    )
+    finish = finish[: len(host)]
+    arrived, served = (
+        np.bincount(host[at <= duration_s], minlength=len(speed)).astype(np.int64) for at in (arrival, finish)
     )
     tuple_ms = 1000.0 * (finish + to_sink[group_of] - born[tuple_of])
     source = np.where(is_left, inputs[group_of, 0], inputs[group_of, 1]).astype(np.int32)
 
-    ready, latest, of_group, kept = _results(plan, groups, split, tuple_of, born, position, key, finish, window_s, rng)
+    streams = (tuple_of, born, position, key, arrival, finish)
+    ready, there, latest, of_group, kept = _results(plan, groups, split, streams, window_s, rng)
     at_sink = ready + to_sink[of_group]
     return SimulationResult(
         approach=plan.approach,
@@ -124,6 +131,8 @@ def simulate(
         results=float((at_sink <= duration_s).sum() / kept),
         tuple_ms=tuple_ms,
         result_ms=1000.0 * (at_sink - latest),
+        result_network_ms=1000.0 * (there - latest + to_sink[of_group]),
+        result_service_ms=1000.0 * service[groups.node[of_group]],
         window_ms=_window_latencies(
             groups,
             windows[joins.query],
@@ -142,7 +151,7 @@ def simulate(
         node_served=served,
         node_peak_backlog=longest,
         utilisation=busy / duration_s,
-        offered=np.divide(arrived, speed * duration_s, out=np.where(arrived > 0, np.inf, 0.0), where=speed > 0),
+        offered=np.divide(offered, speed * duration_s, out=np.where(offered > 0, np.inf, 0.0), where=speed > 0),
         timeline=Timeline.of(born[tuple_of], arrival, finish, tuple_ms, duration_s),
     )
 
@@ -151,16 +160,13 @@ def _results(
     plan: Plan,
     groups: Groups,
     split: Longs,
-    tuple_of: Longs,
-    born: Floats,
-    position: Floats,
-    key: Floats,
-    finish: Floats,
+    streams: tuple[Longs, Floats, Floats, Floats, Floats, Floats],
     window_s: Floats,
     rng: np.random.Generator,
-) -> tuple[Floats, Floats, Ints, float]:
-    """The results: when both tuples are served, when the later one was born, the group; and the share drawn."""
-    joins = plan.joins
+) -> tuple[Floats, Floats, Floats, Ints, float]:
+    """The results: when both tuples are served, when both had arrived, when the later one was born, the group; and the
+    share drawn."""
+    joins, born = plan.joins, streams[1]
     candidates = (joins.left_rate * joins.right_rate)[groups.join] * window_s
     stated = np.nan_to_num(joins.output_rate[groups.join], nan=np.inf)
     chance = np.minimum(1.0, np.divide(stated, candidates, out=np.ones(len(stated)), where=candidates > 0))
@@ -168,20 +174,18 @@ def _results(
     spread = np.divide(window_s, born.max(initial=0.0), out=np.ones(len(window_s)), where=born.size > 0)
     expected = float((chance * lefts * rights * np.minimum(1.0, spread)).sum())
     kept = min(1.0, MAX_RESULTS / expected) if expected > 0 else 1.0
-    ready, latest, of_group = kernels.match(
-        groups.first,
-        groups.boxes,
-        split,
-        tuple_of,
-        born,
-        position,
-        key,
-        finish,
-        window_s,
-        chance * kept,
-        int(rng.integers(2**31)),
+    ready, there, latest, of_group = kernels.match(
+        groups.first, groups.boxes, split, *streams, window_s, chance * kept, int(rng.integers(2**31))
     )
-    return ready, latest, of_group, kept
+    return ready, there, latest, of_group, kept
+
+
+def _other_work(problem: Problem, duration_s: float, seed: int) -> tuple[Ints, Floats]:
+    """(node, time) of the nodes' other work: at random, at the rate of `busy`. It waits in the same line as tuples."""
+    rng = np.random.default_rng([seed, 2])
+    counts = rng.poisson(problem.nodes.other_load * duration_s)
+    host = np.repeat(np.arange(len(counts)), counts).astype(np.int32)
+    return host, rng.random(len(host)) * duration_s
 
 
 def _window_latencies(

@@ -72,6 +72,10 @@ class SimulationResult:
     """Event-to-sink latency of each delivery: to its host, through the queue, to the sink."""
     result_ms: Floats
     """Latency of results (a random sample where there are very many), from the later of the two events to the sink."""
+    result_network_ms: Floats
+    """The part of each result's latency that is network: until both tuples are at the host, and on to the sink."""
+    result_service_ms: Floats
+    """The part that is service at the host; what is left is waiting."""
     window_ms: Floats
     """From the end of a window to its last possible result at the sink, per window and sub-join."""
     source: Ints
@@ -100,6 +104,16 @@ class SimulationResult:
     def results_per_s(self) -> float:
         return self.results / self.duration_s
 
+    @property
+    def result_parts(self) -> dict[str, float]:
+        """Mean network, service and waiting of results, in ms; they sum to the mean latency. NaN without results."""
+        if not len(self.result_ms):
+            return dict.fromkeys(("network", "service", "waiting"), float("nan"))
+        total, network, service = (
+            float(part.mean()) for part in (self.result_ms, self.result_network_ms, self.result_service_ms)
+        )
+        return {"network": network, "service": service, "waiting": total - network - service}
+
     def summary(self) -> dict[str, Any]:
         """The figures as plain values; latencies in ms."""
         used = self.node_arrived > 0
@@ -121,6 +135,7 @@ class SimulationResult:
                 "result": percentiles(self.result_ms),
                 "window": percentiles(self.window_ms),
             },
+            "result_parts_ms": self.result_parts,
             "nodes": {
                 "used": int(used.sum()),
                 "saturated": int((self.offered[used] > 1.0).sum()),
