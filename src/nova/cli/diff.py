@@ -12,8 +12,6 @@ from nova.cli.opening import open_plan
 from nova.cli.output import JSON, emit_json, progress, table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nova.controller.diff import ReplicaChange
     from nova.evaluation.metrics import Metrics
 
@@ -42,11 +40,12 @@ def command(
     """
     from nova.controller.diff import KINDS, diff
     from nova.model.errors import InvalidInput
+    from nova.model.plan import read_replicas
 
     if scenarios and len(scenarios) > 2:
         raise InvalidInput(f"--scenario is given once or twice, not {len(scenarios)} times")
     with progress("comparing"):
-        found = diff(replicas_of(first), replicas_of(second))
+        found = diff(read_replicas(first), read_replicas(second))
         costs = None
         if scenarios:
             costs = [
@@ -101,28 +100,6 @@ def command(
                 )
             ],
         )
-
-
-def replicas_of(folder: Path) -> pa.Table:
-    """The replica table of a plan folder."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from nova.model.errors import Fault, InvalidInput
-    from nova.model.replicas import SHARES, with_keys
-
-    file = folder / "replicas.parquet"
-    try:
-        found = with_keys(pq.read_table(file))
-    except FileNotFoundError:
-        raise InvalidInput([Fault(str(file), "no such plan file")]) from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InvalidInput([Fault(str(file), f"not a plan: {error}")]) from None
-    wanted = ("query", "left_source", "right_source", "node", *SHARES, "left_rate", "right_rate")
-    missing = [name for name in wanted if name not in found.column_names]
-    if missing:
-        raise InvalidInput([Fault(str(file), "no such column", field=name) for name in missing])
-    return found
 
 
 def _figures(scenario: Path, plan: Path) -> Metrics:

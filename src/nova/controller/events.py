@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, get_type_
 
 from nova.model.errors import Fault, InvalidInput
 from nova.model.ids import REFUSED, has_control
+from nova.model.units import LEAST_MS, MOST_MS, MOST_RATE
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -282,13 +283,15 @@ def wrong(event: Event) -> Iterator[tuple[str, str, Any]]:
                 yield name, "a rate is a number ≥ 0", value
             elif math.isinf(value) and name in ("rate", "output_rate"):
                 yield name, "a rate is finite", value
+            elif MOST_RATE < value < math.inf:
+                yield name, f"absurd: more than {MOST_RATE:,.0f} tuples/s", value
     for name in _LATENCIES:
         value = getattr(event, name, None)
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            yield name, "a finite number of ms ≥ 0 expected", value
+        if value is not None and not 0 <= value <= MOST_MS:
+            yield name, f"a number of ms in 0…{MOST_MS:,.0f} expected", value
     if isinstance(event, LatencyMeasured):
-        if event.rtt_ms == 0:
-            yield "rtt_ms", "two machines are never 0 ms apart", 0.0
+        if event.rtt_ms < LEAST_MS:
+            yield "rtt_ms", "two machines are never 0 ms apart", event.rtt_ms
         if event.from_node == event.to_node:
             yield "to", "a node is not measured against itself", event.to_node
     if isinstance(event, QueryAdded):
@@ -302,10 +305,10 @@ def wrong(event: Event) -> Iterator[tuple[str, str, Any]]:
         if (event.coordinates is None) == (event.rtts is None):
             yield "coordinates", "either coordinates or rtts expected", None
         for value in event.coordinates or ():
-            if not math.isfinite(value):
-                yield "coordinates", "finite numbers of ms expected", value
+            if not abs(value) <= MOST_MS:
+                yield "coordinates", f"numbers of ms up to {MOST_MS:,.0f} expected", value
         for other, rtt in (event.rtts or {}).items():
-            if not (math.isfinite(rtt) and rtt > 0):
+            if not LEAST_MS <= rtt <= MOST_MS:
                 yield f"rtts.{other}", "a positive, finite number of ms expected", rtt
         if event.rtts is not None and not event.rtts:
             yield "rtts", "one measurement at least expected", {}
@@ -333,8 +336,9 @@ def parse(lines: Iterable[str], name: str) -> Iterator[tuple[int, tuple[Event, .
             continue
         try:
             document = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InvalidInput([Fault(name, f"not JSON: {error.msg}", number, None, _short(text.strip()))]) from None
+        except (ValueError, RecursionError) as error:
+            told = error.msg if isinstance(error, json.JSONDecodeError) else error
+            raise InvalidInput([Fault(name, f"not JSON: {told}", number, None, _short(text.strip()))]) from None
         batch = document if isinstance(document, list) else [document]
         yield number, tuple(from_json(one, name, number) for one in batch)
 
@@ -378,7 +382,10 @@ def _milliseconds(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     moment = datetime.fromisoformat(value)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000
+    try:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000
+    except OverflowError:
+        raise ValueError("a time that no clock shows") from None
 
 
 def _words(kind: str, message: str, name: str) -> str:

@@ -42,7 +42,7 @@ class Identity:
             document = json.loads(path.read_bytes())
         except OSError as error:
             raise InvalidInput([Fault(str(path), f"not a folder of events: {error.strerror}")]) from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidInput([Fault(str(path), f"not JSON: {error}")]) from None
         if not isinstance(document, dict) or document.get("nova_events") != FORMAT:
             found = document.get("nova_events") if isinstance(document, dict) else document
@@ -53,4 +53,7 @@ class Identity:
             key = b""
         if len(key) != 16:
             raise InvalidInput([Fault(str(path), "32 hexadecimal digits expected", None, "id", document.get("id"))])
-        return Identity(key, document.get("about") or {})
+        about = document.get("about") or {}
+        if not isinstance(about, dict) or not isinstance(about.get("stability", {}), dict):
+            raise InvalidInput([Fault(str(path), "an object expected", None, "about", about)])
+        return Identity(key, about)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nova.controller.controller import Controller
 from nova.journal import snapshot
@@ -17,6 +15,8 @@ from nova.journal.identity import Identity
 from nova.journal.journal import read
 from nova.journal.running import Running, thawed
 from nova.journal.store import CURRENT
+from nova.model.errors import Fault, InvalidInput
+from nova.model.reading import read_json, read_parquet
 
 Tables = tuple[pa.Table, pa.Table]
 """Replicas and coordinates of a plan, with ids."""
@@ -81,8 +81,15 @@ def _stored(folder: Path, key: bytes, first: int) -> list[tuple[int, str, Tables
     found: list[tuple[int, str, Tables]] = []
     plan = folder / CURRENT / "plan"
     if plan.is_dir():
-        sequence = json.loads((plan / "plan.json").read_text(encoding="utf-8"))["summary"]["sequence"]
-        tables = pq.read_table(plan / "replicas.parquet"), pq.read_table(plan / "coordinates.parquet")
+        file = plan / "plan.json"
+        summary = read_json(file, "a plan").get("summary")
+        sequence = summary.get("sequence") if isinstance(summary, dict) else None
+        if not isinstance(sequence, int):
+            raise InvalidInput([Fault(str(file), "the number of a step expected", None, "summary.sequence", sequence)])
+        tables = (
+            read_parquet(plan / "replicas.parquet", "a plan"),
+            read_parquet(plan / "coordinates.parquet", "a plan"),
+        )
         found.append((sequence, str(plan), tables))
     for path in snapshot.paths(folder):
         if snapshot.sequence_of(path) > first:

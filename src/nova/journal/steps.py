@@ -60,7 +60,7 @@ def document_of(record: Record) -> dict[str, Any]:
     """What a record of the journal says: at, client, number, events."""
     try:
         document = json.loads(record.content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Damaged(record.file, record.offset, f"record {record.sequence}", f"not JSON: {error}") from None
     if not isinstance(document, dict) or not isinstance(document.get("events"), list):
         raise Damaged(record.file, record.offset, f"record {record.sequence}", "not a step of events")
@@ -88,10 +88,11 @@ def parse(lines: Iterable[str], name: str, client: str | None = None) -> Iterato
 def _step(text: str, name: str, line: int, client: str | None) -> Step:
     try:
         document = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         short = text.strip()
         short = short if len(short) <= 80 else short[:79] + "…"
-        raise InvalidInput([Fault(name, f"not JSON: {error.msg}", line, None, short)]) from None
+        told = error.msg if isinstance(error, json.JSONDecodeError) else error
+        raise InvalidInput([Fault(name, f"not JSON: {told}", line, None, short)]) from None
     number: Any = line if client is not None else None
     if isinstance(document, dict):
         if "client" in document or "number" in document:

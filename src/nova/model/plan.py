@@ -7,9 +7,10 @@ replica), and `coordinates.parquet` (the cost space it was made in).
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +19,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import nova
-from nova.model.errors import Fault, InvalidInput
+from nova.model.errors import SHOWN, Fault, InvalidInput
 from nova.model.options import Options
 from nova.model.problem import Floats, Ints, Problem
+from nova.model.reading import columns_of, read_json, read_parquet, short
 from nova.model.replicas import SHARES, Replicas, with_keys
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
+from nova.model.units import MOST_MS
 
 FORMAT = 1
 
@@ -147,25 +150,9 @@ def read(folder: str | Path, problem: Problem, joins: SubJoins | None) -> Plan:
     have changed that.
     """
     folder = Path(folder)
-    try:
-        document = json.loads((folder / "plan.json").read_text())
-        table = with_keys(pq.read_table(folder / "replicas.parquet"))
-    except FileNotFoundError as error:
-        raise InvalidInput([Fault(str(error.filename or folder), "no such plan file")]) from None
-    except (json.JSONDecodeError, pa.ArrowInvalid) as error:
-        raise InvalidInput([Fault(str(folder), f"not a plan: {error}")]) from None
-    if document.get("nova") != FORMAT:
-        raise InvalidInput(
-            [
-                Fault(
-                    str(folder / "plan.json"),
-                    f"plan format {FORMAT} expected",
-                    field="nova",
-                    value=document.get("nova"),
-                )
-            ]
-        )
-    file = str(folder / "replicas.parquet")
+    plan_file, file = folder / "plan.json", str(folder / "replicas.parquet")
+    document = _document(plan_file)
+    table = read_replicas(folder)
     node = _rows(table["node"], problem.nodes.ids, file, "node")
     named = _named(table, problem, file)
     if joins is None:
@@ -173,34 +160,145 @@ def read(folder: str | Path, problem: Problem, joins: SubJoins | None) -> Plan:
     else:
         join = _join_rows(table, problem, joins, named, file)
     shares = {name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in SHARES}
-    coordinates = pq.read_table(folder / "coordinates.parquet")
-    axes = [name for name in coordinates.column_names if name.startswith("x")]
-    space = CostSpace(
-        np.column_stack([coordinates[name].to_numpy() for name in axes]), coordinates["height"].to_numpy()
-    )
-    known = {f.name for f in fields(Options)}
+    space = _read_space(folder / "coordinates.parquet", problem)
+    _check_space(space, np.concatenate([joins.left_node, joins.right_node, joins.sink, node]), problem, folder)
     return Plan(
         joins=joins,
         replicas=Replicas(join, node, **shares),
         space=space,
-        options=Options(**{k: v for k, v in document.get("options", {}).items() if k in known}),
-        approach=document.get("approach", "nova"),
+        options=_options(document["options"], plan_file),
+        approach=document["approach"],
         overloaded=_rows(
-            pa.chunked_array([pa.array(document.get("overloaded_nodes", []), pa.string())]),
+            pa.chunked_array([pa.array(document["overloaded_nodes"], pa.string())]),
             problem.nodes.ids,
-            str(folder / "plan.json"),
+            str(plan_file),
             "overloaded_nodes",
         ),
-        digest=document.get("scenario_digest", ""),
-        summary=Summary(document.get("summary", {})),
+        digest=document["scenario_digest"],
+        summary=Summary(document["summary"]),
     )
+
+
+def read_replicas(folder: Path) -> pa.Table:
+    """The replica table of a plan folder, its columns checked."""
+    file = folder / "replicas.parquet"
+    numbers = (*SHARES, "left_rate", "right_rate")
+    table = with_keys(read_parquet(file, "a plan"))
+    table = columns_of(table, file, texts=("query", "left_source", "right_source", "node"), numbers=numbers)
+    faults = []
+    for low, high in zip(SHARES[::2], SHARES[1::2], strict=True):
+        first, last = table[low].to_numpy(), table[high].to_numpy()
+        for row in np.flatnonzero(~((first >= 0) & (first < last) & (last <= 1)))[:SHOWN]:
+            found = f"{first[row]:g}…{last[row]:g}"
+            faults.append(
+                Fault(str(file), f"a share from {low} to {high} within 0…1 expected", int(row) + 1, low, found)
+            )
+    if faults:
+        raise InvalidInput(faults)
+    return table
+
+
+def _document(file: Path) -> dict[str, Any]:
+    """`plan.json` with a default for what may be left out, and each field of its kind."""
+    document = read_json(file, "a plan")
+    if document.get("nova") != FORMAT:
+        raise InvalidInput([Fault(str(file), f"plan format {FORMAT} expected", None, "nova", document.get("nova"))])
+    defaults: dict[str, Any] = {
+        "approach": "nova",
+        "scenario_digest": "",
+        "options": {},
+        "summary": {},
+        "overloaded_nodes": [],
+    }
+    words: dict[type, str] = {str: "text", dict: "an object", list: "a list of ids"}
+    faults = [
+        Fault(str(file), f"{words[type(default)]} expected", None, name, short(document[name]))
+        for name, default in defaults.items()
+        if name in document and not isinstance(document[name], type(default))
+    ]
+    if faults:
+        raise InvalidInput(faults)
+    found = {name: document.get(name, default) for name, default in defaults.items()}
+    if not all(isinstance(name, str) and name.isprintable() for name in found["overloaded_nodes"]):
+        value = short(found["overloaded_nodes"])
+        raise InvalidInput([Fault(str(file), "a list of ids expected", None, "overloaded_nodes", value)])
+    return found
+
+
+def _options(written: dict[str, Any], file: Path) -> Options:
+    """The options a plan was made with; those that this version does not know are passed over."""
+    hints = get_type_hints(Options)
+    known = {f.name for f in fields(Options)} & written.keys()
+    faults = [
+        Fault(str(file), "not a value of this option", None, f"options.{name}", short(written[name]))
+        for name in sorted(known)
+        if not _fits(written[name], hints[name])
+    ]
+    if faults:
+        raise InvalidInput(faults)
+    return Options(**{name: written[name] for name in known})
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether a JSON value is of a type that an option has."""
+    if get_origin(hint) is Literal:
+        return isinstance(value, str) and value in get_args(hint)
+    if get_args(hint):
+        return any(_fits(value, one) for one in get_args(hint))
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2.0**63
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+    return isinstance(value, hint)
+
+
+def _read_space(file: Path, problem: Problem) -> CostSpace:
+    """The cost space of a plan, in the order of the problem's nodes."""
+    table = read_parquet(file, "a plan")
+    axes = [name for name in table.column_names if re.fullmatch(r"x[0-9]+", name)]
+    if not axes:
+        raise InvalidInput([Fault(str(file), "no such column", field="x0")])
+    table = columns_of(table, file, texts=["id"], numbers=[*axes, "height"], finite=False)
+    if not table["id"].combine_chunks().equals(problem.nodes.ids):
+        at = pc.index_in(problem.nodes.ids, value_set=table["id"].combine_chunks())
+        if at.null_count:
+            first = int(np.flatnonzero(at.is_null().to_numpy(zero_copy_only=False))[0])
+            message = f"{at.null_count:,} nodes of the scenario have no coordinates in this plan: plan again"
+            raise InvalidInput([Fault(str(file), message, None, "id", problem.nodes.ids[first].as_py())])
+        table = table.take(at)
+    return CostSpace(np.column_stack([table[name].to_numpy() for name in axes]), table["height"].to_numpy())
+
+
+def _check_space(space: CostSpace, used: Ints, problem: Problem, folder: Path) -> None:
+    """Every node that a join uses or may use has a place; others (no path of measurements leads there) need none."""
+    needed = problem.nodes.hosts.copy()
+    needed[used] = True
+    places = np.column_stack([space.coordinates, space.heights])
+    lost = np.flatnonzero(needed & ~(np.abs(places) <= MOST_MS).all(axis=1))
+    if len(lost):
+        raise InvalidInput(
+            [
+                Fault(
+                    str(folder / "coordinates.parquet"),
+                    f"coordinates are numbers of ms up to {MOST_MS:,.0f}",
+                    int(row) + 1,
+                    problem.nodes.ids[int(row)].as_py(),
+                    places[row].tolist(),
+                )
+                for row in lost[:SHOWN]
+            ],
+            more=max(0, len(lost) - SHOWN),
+        )
 
 
 def _rows(values: pa.ChunkedArray, ids: pa.StringArray, file: str, name: str) -> Ints:
     rows = pc.index_in(values.combine_chunks(), value_set=ids)
     if rows.null_count:
         unknown = np.flatnonzero(rows.is_null().to_numpy(zero_copy_only=False))
-        raise InvalidInput([Fault(file, f"unknown {name}", int(i) + 1, name, values[int(i)].as_py()) for i in unknown])
+        raise InvalidInput(
+            [Fault(file, f"unknown {name}", int(i) + 1, name, values[int(i)].as_py()) for i in unknown[:SHOWN]],
+            more=max(0, len(unknown) - SHOWN),
+        )
     return np.asarray(rows.to_numpy(), dtype=np.int32)
 
 

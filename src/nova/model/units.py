@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 from nova.model.problem import Floats
 
 _NUMBER = r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[iI]nf(?:inity)?|NaN|nan)"
+MOST = 10**300
+"""Whole numbers beyond this count as infinite: no float holds them."""
 _QUANTITY = rf"^\s*(?P<number>{_NUMBER})\s*(?P<unit>[^0-9.\s].*?)?\s*$"
 
 
@@ -34,10 +36,12 @@ class Quantity:
 
     def parse(self, text: str | float) -> float:
         """One number in the base unit; ValueError says what is wrong with it."""
+        if isinstance(text, bool) or not isinstance(text, int | float | str):
+            raise ValueError(f"not a number{self._hint}")
         if isinstance(text, int | float):
             if not self.bare:
                 raise ValueError(f"give a unit{self._hint}")
-            return float(text)
+            return float(text) if isinstance(text, float) or abs(text) < MOST else math.copysign(math.inf, text)
         match = re.match(_QUANTITY, text)
         if match is None:
             raise ValueError(f"not a number{self._hint}")
@@ -69,6 +73,13 @@ class Quantity:
         codes = unit.indices.fill_null(0).to_numpy(zero_copy_only=False)
         return values * factors[codes] if len(factors) else values
 
+
+MOST_RATE = 1e15
+"""Tuples/s beyond which a rate or a finite capacity is a mistake; sums of them stay exact enough to check."""
+MOST_MS = 1e9
+"""Coordinates beyond this many ms (eleven days) are a mistake."""
+LEAST_MS = 1e-6
+"""A round trip of less than a nanosecond is a mistake: light gets 30 cm far."""
 
 NUMBER = Quantity("", {})
 """A plain number."""

@@ -84,7 +84,7 @@ def _yaml(text: str, file: str) -> Any:
         mark = error.problem_mark or error.context_mark
         message = " ".join(filter(None, [error.problem, error.context and f"({error.context})"]))
         raise InvalidInput([Fault(file, f"not YAML: {message}", mark.line + 1 if mark else None)]) from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # also: thousands of digits or brackets, !!binary
         raise InvalidInput([Fault(file, f"not YAML: {error}")]) from None
 
 
@@ -101,13 +101,15 @@ def _json(text: str, file: str) -> Any:
         return json.loads(text, object_pairs_hook=once)
     except json.JSONDecodeError as error:
         raise InvalidInput([Fault(file, f"not JSON: {error.msg} at column {error.colno}", error.lineno)]) from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput([Fault(file, f"not JSON: {error}")]) from None
 
 
 def line_of(path: Path, location: Sequence[str | int]) -> int | None:
     """Line of a field (or of the nearest thing around it that exists). Read again only when something is wrong."""
     try:
         node = yaml.compose(path.read_bytes().decode("utf-8-sig"), Loader=_Loader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return None
     line: int | None = None
     for part in location:

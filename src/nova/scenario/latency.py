@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nova.model.problem import Bools, Floats, Ints, Latency, Nodes
-from nova.model.units import RTT
+from nova.model.units import LEAST_MS, RTT
 from nova.scenario.faults import Faults, listed
 from nova.scenario.table import Table
 
@@ -99,9 +99,9 @@ def _entries(table: Table, names: list[str]) -> Floats:
     if all(pa.types.is_float64(column.type) for column in columns):
         entries: Floats = np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
         empty = sum(column.null_count for column in columns)
-        if np.count_nonzero((entries >= 0) & (entries <= ABSURD_MS)) + empty == entries.size:
+        if np.count_nonzero((entries == 0) | ((entries >= LEAST_MS) & (entries <= ABSURD_MS))) + empty == entries.size:
             return entries
-    return np.column_stack([table.numbers(name, RTT, empty=math.nan, most=ABSURD_MS) for name in names])
+    return np.column_stack([table.numbers(name, RTT, empty=math.nan, most=ABSURD_MS, least=LEAST_MS) for name in names])
 
 
 def _from_edges(table: Table, nodes: pa.StringArray, warnings: list[str]) -> _Directed | None:
@@ -109,7 +109,7 @@ def _from_edges(table: Table, nodes: pa.StringArray, warnings: list[str]) -> _Di
     before = len(table.faults)
     origin = table.references("from", nodes, "node") if "from" in table.columns else None
     target = table.references("to", nodes, "node") if "to" in table.columns else None
-    rtt = table.numbers("rtt_ms", RTT, most=ABSURD_MS) if "rtt_ms" in table.columns else None
+    rtt = table.numbers("rtt_ms", RTT, most=ABSURD_MS, least=LEAST_MS) if "rtt_ms" in table.columns else None
     if not table.require(*EDGE):
         return None
     assert origin is not None

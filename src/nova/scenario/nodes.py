@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from nova.model.problem import Floats, Nodes
-from nova.model.units import RATE, RTT
+from nova.model.units import MOST_MS, MOST_RATE, RATE, RTT
 from nova.scenario.table import Table
 
 OPTIONAL = ("height", "hosts", "bandwidth", "busy")
@@ -23,12 +23,16 @@ def build_nodes(table: Table, warnings: list[str]) -> Nodes | None:
     """
     n = len(table)
     ids = table.ids() if "id" in table.columns else None
-    capacity = table.numbers("capacity", RATE, infinite=True) if "capacity" in table.columns else np.full(n, math.nan)
+    capacity = (
+        table.numbers("capacity", RATE, infinite=True, most=MOST_RATE)
+        if "capacity" in table.columns
+        else np.full(n, math.nan)
+    )
     if not table.require("id", "capacity"):
         return None if ids is None else _bare(ids)
     assert ids is not None
     bandwidth = (
-        table.numbers("bandwidth", RATE, empty=math.inf, infinite=True)
+        table.numbers("bandwidth", RATE, empty=math.inf, infinite=True, most=MOST_RATE)
         if "bandwidth" in table.columns
         else np.full(n, math.inf)
     )
@@ -37,13 +41,13 @@ def build_nodes(table: Table, warnings: list[str]) -> Nodes | None:
     axes = coordinate_axes(table)
     coordinates: Floats | None = None
     if axes:
-        coordinates = np.column_stack([table.numbers(axis, RTT, signed=True) for axis in axes])
+        coordinates = np.column_stack([table.numbers(axis, RTT, signed=True, most=MOST_MS) for axis in axes])
     heights: Floats | None = None
     if "height" in table.columns:
         if coordinates is None:
             warnings.append(f"{table.place}: heights are only used with coordinates, and there are none: ignored")
         else:
-            heights = table.numbers("height", RTT, empty=0.0)
+            heights = table.numbers("height", RTT, empty=0.0, most=MOST_MS)
     for label in [name for name in table.columns if name not in ("id", "capacity", *OPTIONAL, *axes)]:
         close = get_close_matches(label.lower(), [name for name in OPTIONAL if name not in table.columns], cutoff=0.75)
         if close:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nova.model.problem import Dense, Equal, Floats, Ints, JoinMatrix, Pairs
-from nova.model.units import RATE
+from nova.model.units import MOST_RATE, RATE
 from nova.scenario.faults import listed
 from nova.scenario.table import Table
 
@@ -36,7 +36,7 @@ def build_sources(table: Table, nodes: pa.StringArray | None) -> StreamSources |
     n = len(table)
     ids = table.ids() if "id" in table.columns else None
     node = table.references("node", nodes, "node") if "node" in table.columns else np.full(n, -1, np.int32)
-    rate = table.numbers("rate", RATE) if "rate" in table.columns else np.full(n, math.nan)
+    rate = table.numbers("rate", RATE, most=MOST_RATE) if "rate" in table.columns else np.full(n, math.nan)
     table.require("id", "node", "rate")
     return None if ids is None else StreamSources(table, ids, node, rate)
 
@@ -69,7 +69,7 @@ def pairs_matrix(table: Table, left: StreamSources, right: StreamSources, names:
     b = table.references("right", right.ids, f"source of stream {names[1]!r}") if "right" in table.columns else None
     output = np.full(len(table), math.nan)
     if "output_rate" in table.columns:
-        output = table.numbers("output_rate", RATE, empty=math.nan)
+        output = table.numbers("output_rate", RATE, empty=math.nan, most=MOST_RATE)
     if not table.require("left", "right"):
         return None
     assert a is not None

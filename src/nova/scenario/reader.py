@@ -15,8 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 
+from nova.model.errors import InvalidInput
+from nova.model.reading import read_parquet
+from nova.model.units import NUMBER
 from nova.scenario.faults import SHOWN, Faults, suggestion
 from nova.scenario.table import Table
 
@@ -69,9 +71,10 @@ def read_table(
 
 def _parquet(path: Path, faults: Faults) -> Table | None:
     try:
-        content = pq.read_table(path)
-    except pa.ArrowInvalid as error:
-        faults.add(str(path), f"not a Parquet file: {str(error).splitlines()[0]}")
+        content = read_parquet(path)
+    except InvalidInput as error:
+        for fault in error.faults:
+            faults.add(fault.file, fault.message, fault.row, fault.field, fault.value)
         return None
     return _arrow(content, str(path), faults)
 
@@ -151,14 +154,16 @@ def _typed(values: list[Any]) -> pa.Array:
     if kinds == {int} and all(abs(value) < 1 << 63 for value in values if value is not None):
         return pa.array(values, pa.int64())
     if kinds and kinds <= {int, float}:
-        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+        return pa.array([None if value is None else NUMBER.parse(value) for value in values], pa.float64())
     if kinds == {bool}:
         return pa.array(values, pa.bool_())
     return pa.array([None if value is None else _text(value) for value in values], pa.string())
 
 
 def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """A value as text; half a character (a lone surrogate, which JSON can write) becomes what no id may have."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if text.isascii() else "".join("\x1a" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
 
 
 def _csv(path: Path, faults: Faults, matrix: Callable[[list[str]], bool]) -> Table | None:

@@ -109,6 +109,7 @@ class Table:
         signed: bool = False,
         infinite: bool = False,
         most: float = math.inf,
+        least: float = 0.0,
     ) -> Floats:
         """A column of numbers in the base unit of `quantity`; `empty` stands for empty cells (None: they are faults).
 
@@ -132,8 +133,10 @@ class Table:
         if not infinite:
             self.note(np.isposinf(values) | (signed & np.isneginf(values)), name, "infinite", texts)
         if most < math.inf:
-            too_much = (values > most) & np.isfinite(values)
+            too_much = (np.abs(values) > most) & np.isfinite(values)
             self.note(too_much, name, f"absurd: more than {most:,.0f} {quantity.base}", texts)
+        if least > 0:
+            self.note((values < least) & (values > 0), name, f"absurd: less than {least:g} {quantity.base}", texts)
         values[blank] = math.nan if empty is None else empty
         return values
 

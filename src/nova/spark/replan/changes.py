@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from nova.model.errors import Fault, InvalidInput
 from nova.model.plan import Plan
 from nova.model.problem import Problem
+from nova.model.reading import read_text
 from nova.model.replicas import SHARES, Replicas
 from nova.placement.check import broken_joins
 
@@ -43,16 +44,13 @@ def read(file: Path) -> list[list[Told]]:
     Its lines are changes, or steps as `nova events` prints them; or it is the one document that
     `nova reoptimize --json` prints.
     """
-    try:
-        text = file.read_text()
-    except OSError as error:
-        raise InvalidInput([Fault(str(file), f"cannot be read: {error.strerror}")]) from None
+    text = read_text(file, "changes")
     found, faults = [], []
     for line, document in _documents(text, str(file)):
         for change in _flat(document):
             try:
                 found.append(_told(change, line))
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
                 what = f"a change lacks {error}" if isinstance(error, KeyError) else str(error)
                 faults.append(Fault(str(file), what, line))
     if faults:
@@ -65,14 +63,14 @@ def _documents(text: str, file: str) -> Iterator[tuple[int, Any]]:
     try:
         yield 1, json.loads(text)
         return
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         pass  # not one document: then one a line
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
                 yield number, json.loads(line)
-            except json.JSONDecodeError as error:
-                raise InvalidInput([Fault(file, f"not JSON: {error.msg}", number)]) from None
+            except (ValueError, RecursionError) as error:
+                raise InvalidInput([Fault(file, f"not JSON: {error}", number)]) from None
 
 
 def _flat(document: Any) -> Iterator[Any]:

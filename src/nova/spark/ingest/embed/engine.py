@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from nova.costspace.accuracy import measure, tiv
@@ -20,6 +18,7 @@ from nova.costspace.table import axes
 from nova.model.errors import Fault, InvalidInput
 from nova.model.options import Options
 from nova.model.problem import Latency
+from nova.model.reading import columns_of, read_numbers
 from nova.model.space import CostSpace
 from nova.spark.ingest.embed.newcomers import place_newcomers
 from nova.spark.ingest.embed.prepare import Shape, prepare
@@ -139,10 +138,7 @@ def add_newcomers(
 
 def read_coordinates(path: Path) -> tuple[pa.StringArray, CostSpace]:
     """A file that `nova embed` wrote."""
-    try:
-        table = pq.read_table(path) if path.suffix == ".parquet" else pacsv.read_csv(path)
-    except FileNotFoundError:
-        raise InvalidInput([Fault(str(path), "no such file")]) from None
+    table = read_numbers(path, "coordinates")
     names = [name for name in table.column_names if name not in ("id", "height")]
     if "id" not in table.column_names or names != axes(len(names)) or not names:
         raise InvalidInput(
@@ -155,9 +151,15 @@ def read_coordinates(path: Path) -> tuple[pa.StringArray, CostSpace]:
                 )
             ]
         )
-    heights = table["height"].to_numpy().astype(np.float64) if "height" in table.column_names else np.zeros(len(table))
-    coordinates = np.column_stack([table[name].to_numpy().astype(np.float64) for name in names])
-    return table["id"].cast(pa.string()).combine_chunks(), CostSpace(coordinates, heights)
+    known = ["height"] if "height" in table.column_names else []
+    checked = columns_of(table, path, numbers=[*names, *known])
+    heights = checked["height"].to_numpy() if known else np.zeros(len(table))
+    coordinates = np.column_stack([checked[name].to_numpy() for name in names])
+    try:
+        ids = table["id"].cast(pa.string()).combine_chunks()
+    except pa.ArrowException as error:
+        raise InvalidInput([Fault(str(path), f"ids expected: {error}", field="id")]) from None
+    return ids, CostSpace(coordinates, heights)
 
 
 def fingerprint(path: str) -> str:

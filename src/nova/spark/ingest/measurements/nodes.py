@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from nova.model.errors import Fault, InvalidInput
+from nova.model.reading import read_numbers
 
 IDS = ("id", "node", "ip", "region", "host", "name")
 """Column that holds the id: the first of these that is present."""
@@ -45,12 +44,4 @@ def known_nodes(spark: SparkSession, file: str) -> DataFrame:
 
 
 def _read(file: str) -> pa.Table:
-    path = Path(file)
-    try:
-        if path.suffix == ".parquet":
-            return pq.read_table(path)
-        return pa_csv.read_csv(path)
-    except FileNotFoundError:
-        raise InvalidInput([Fault(file, "no such file")]) from None
-    except pa.ArrowInvalid as error:
-        raise InvalidInput([Fault(file, f"cannot be read: {error}")]) from None
+    return read_numbers(Path(file), "nodes")

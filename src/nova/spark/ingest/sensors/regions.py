@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from nova.model.errors import Fault, InvalidInput
 from nova.model.problem import Bools, Floats
+from nova.model.reading import read_json, short
 
 
 class Regions(Protocol):
@@ -61,20 +61,17 @@ class Polygons:
 def read_polygons(path: Path) -> Polygons:
     """Regions of a GeoJSON file: features with a property `id`, `region` or `name`, or an id of their own."""
     file = str(path)
-    try:
-        document = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise InvalidInput([Fault(file, "no such file")]) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput([Fault(file, f"not JSON: {error}")]) from None
-    features = document.get("features") if isinstance(document, dict) else None
+    features = read_json(path, "GeoJSON").get("features")
     if not isinstance(features, list) or not features:
         raise InvalidInput([Fault(file, "a GeoJSON FeatureCollection with features expected")])
     faults: list[Fault] = []
     names: list[str] = []
     outlines: list[list[Floats]] = []
     for row, feature in enumerate(features, start=1):
-        properties = feature.get("properties") or {}
+        properties = (feature.get("properties") or {}) if isinstance(feature, dict) else None
+        if not isinstance(properties, dict):
+            faults.append(Fault(file, "a GeoJSON feature expected", row, value=short(feature)))
+            continue
         name = next(
             (properties[key] for key in ("id", "region", "name") if properties.get(key) is not None), feature.get("id")
         )
@@ -86,7 +83,7 @@ def read_polygons(path: Path) -> Polygons:
             continue
         try:
             rings = _rings(feature.get("geometry") or {})
-        except (ValueError, TypeError, KeyError, IndexError) as error:
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
             faults.append(Fault(file, f"not an outline: {error}", row, "geometry", name))
             continue
         names.append(str(name))

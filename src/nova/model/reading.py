@@ -1,0 +1,140 @@
+"""Reading files that a program wrote: JSON objects and Parquet tables. Whatever is in them, the answer is their content
+or `InvalidInput` with file, place and value."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from nova.model.errors import Fault, InvalidInput
+from nova.model.limits import refuse_beyond
+
+SHOWN = 20
+"""Wrong rows of one column that an error lists."""
+
+
+def parse_json(text: str | bytes, file: str, what: str = "JSON") -> Any:
+    """The value that a JSON text holds; what is no JSON, or nested without end, is told with its line."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        message = f"not {what}: {error.msg} at column {error.colno}"
+        raise InvalidInput([Fault(file, message, error.lineno)]) from None
+    except UnicodeDecodeError as error:
+        row = error.object.count(b"\n", 0, error.start) + 1
+        found = error.object[error.start : error.end]
+        raise InvalidInput([Fault(file, f"not {what}: not UTF-8 text", row, value=found)]) from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of brackets
+        raise InvalidInput([Fault(file, f"not {what}: {error}")]) from None
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """The object that a JSON file holds. `what` is the file's kind in messages, such as `a plan`."""
+    content = parse_json(read_bytes(path, what), str(path), what)
+    if not isinstance(content, dict):
+        raise InvalidInput([Fault(str(path), f"not {what}: a JSON object expected", 1, value=short(content))])
+    return content
+
+
+def read_bytes(path: Path, what: str) -> bytes:
+    """A file's content; what cannot be read is told."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise InvalidInput([Fault(str(path), f"no such file of {what}")]) from None
+    except OSError as error:
+        raise InvalidInput([Fault(str(path), f"cannot be read: {error.strerror}")]) from None
+
+
+def read_text(path: Path, what: str) -> str:
+    """A text file's content."""
+    try:
+        return read_bytes(path, what).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        row = error.object.count(b"\n", 0, error.start) + 1
+        raise InvalidInput(
+            [Fault(str(path), "not UTF-8 text", row, value=error.object[error.start : error.end])]
+        ) from None
+
+
+def read_parquet(path: Path, what: str = "a table") -> pa.Table:
+    """A Parquet file as it is, refused where it is damaged, holds text that is not UTF-8, or would not fit into
+    memory."""
+    try:
+        with pq.ParquetFile(path) as file:
+            groups = (file.metadata.row_group(k) for k in range(file.metadata.num_row_groups))
+            refuse_beyond(str(path), "the table unpacked", sum(group.total_byte_size for group in groups))
+            table = file.read()
+        table.validate(full=True)
+        return table
+    except FileNotFoundError:
+        raise InvalidInput([Fault(str(path), f"no such file of {what}")]) from None
+    except (pa.ArrowException, OSError, ValueError, OverflowError, IndexError, MemoryError) as error:
+        told = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InvalidInput([Fault(str(path), f"not {what}: not a Parquet file in order: {told}")]) from None
+
+
+def columns_of(
+    table: pa.Table, path: Path, *, texts: Iterable[str] = (), numbers: Iterable[str] = (), finite: bool = True
+) -> pa.Table:
+    """The named columns, as text and as numbers; one that is missing, of another kind, or has empty cells is told."""
+    faults: list[Fault] = []
+    found: dict[str, pa.ChunkedArray] = {}
+    for names, kind in ((texts, pa.string()), (numbers, pa.float64())):
+        for name in names:
+            if table.column_names.count(name) != 1:
+                message = "no such column" if name not in table.column_names else "two columns have this name"
+                faults.append(Fault(str(path), message, field=name))
+                continue
+            column = table[name]
+            if pa.types.is_dictionary(column.type):
+                column = column.cast(column.type.value_type)
+            if not _alike(column.type, kind):
+                faults.append(Fault(str(path), f"{_WORDS[kind]} expected, not {column.type}", field=name))
+                continue
+            found[name] = column.cast(kind, safe=False)
+            wrong = found[name].is_null().to_numpy()
+            if kind == pa.float64() and finite:
+                wrong = wrong | ~np.isfinite(found[name].to_numpy())
+            faults += [
+                Fault(str(path), f"{_WORDS[kind]} expected", int(row) + 1, name, column[int(row)].as_py())
+                for row in np.flatnonzero(wrong)[:SHOWN]
+            ]
+    if faults:
+        raise InvalidInput(faults)
+    return pa.table(found)
+
+
+_WORDS = {pa.string(): "text", pa.float64(): "a number"}
+
+
+def _alike(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if wanted == pa.string():
+        return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
+    return bool(pa.types.is_floating(found) or pa.types.is_integer(found))
+
+
+def read_numbers(path: Path, what: str) -> pa.Table:
+    """A table that a program wrote, CSV or Parquet by its ending, with the types that its cells suggest."""
+    if path.suffix.lower() == ".parquet":
+        return read_parquet(path, what)
+    try:
+        table = pacsv.read_csv(io.BytesIO(read_text(path, what).encode()))
+        table.validate(full=True)
+        return table
+    except pa.ArrowException as error:
+        raise InvalidInput([Fault(str(path), f"not {what}: {str(error).splitlines()[0]}")]) from None
+
+
+def short(value: object) -> object:
+    """The value as an error shows it; a long one only by its beginning."""
+    text = repr(value)
+    return value if len(text) <= 80 else text[:77] + "…"

@@ -1,0 +1,249 @@
+"""A fuzzer over everything that commands read: whatever is in a file, the answer is its content or an error that a user
+can act on, and it comes soon. The short run is part of every test; `script/test-slow` draws ten thousand new inputs."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from builders import FILES, SMALL, invoke, write_events, write_files, write_scenario
+from mutations import damaged
+from nova.model.errors import NovaError
+
+SHORT, LONG = 25, 800
+"""Inputs of each reader in the short and in the long run."""
+HANG_S = 20
+"""Longer than any reader may take, on a machine that has other things to do."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Something that reads files: how they are made, and how they are read."""
+
+    make: Callable[[Path], object]
+    """Writes files in order into an empty folder."""
+    read: Callable[[Path], object]
+    """Reads them; may write into the folder."""
+    files: tuple[str, ...]
+    """Patterns of the files to damage."""
+
+
+def command(*arguments: str) -> Callable[[Path], None]:
+    """Runs a command whose words may name files of the folder as `@name`; its errors are raised as they are."""
+
+    def run(folder: Path) -> None:
+        words = [str(folder / word[1:]) if word.startswith("@") else word for word in arguments]
+        told = invoke(*words)
+        error = told.exception
+        if isinstance(error, SystemExit):
+            if error.code not in (0, 1, 2, 3):
+                raise AssertionError(f"exit code {error.code}")
+            if error.code and not any(line.startswith("nova: ") for line in told.stderr.splitlines()):
+                raise AssertionError(told.output)
+        elif error is not None:
+            raise error
+
+    return run
+
+
+def _planned(folder: Path) -> None:
+    assert invoke("plan", write_scenario(folder / "s"), "-o", folder / "plan").exit_code == 0
+
+
+def _parquet_scenario(folder: Path) -> None:
+    write_files(folder, {"scenario.yaml": FILES["scenario.yaml"].replace(".csv", ".parquet")})
+    for name in FILES:
+        if name.endswith(".csv"):
+            header, *rows = [line.split(",") for line in FILES[name].splitlines()]
+            columns = {}
+            for k, column in enumerate(header):
+                cells = [row[k] or None for row in rows]
+                numeric = column in ("capacity", "x", "y", "rate", "rtt_ms")
+                columns[column] = pa.array([float(c) for c in cells if c] if numeric else cells)
+            if name == "nodes.csv":
+                del columns["x"], columns["y"]  # the measured times decide
+            pq.write_table(pa.table(columns), folder / name.replace(".csv", ".parquet"))
+
+
+EVENTS = (
+    {"event": "rate_changed", "stream": "pressure", "source": "p1", "rate": 30, "time": "2024-01-01T00:00:00"},
+    {"event": "node_added", "node": "fog2", "capacity": "90/s", "coordinates": [9.0, 9.0], "height": 1},
+    {"event": "latency_measured", "from": "edge1", "to": "fog", "rtt_ms": "9ms"},
+    {"event": "source_added", "stream": "humidity", "source": "h3", "node": "fog", "rate": 5,
+     "attributes": {"region": "north"}},
+    [{"event": "capacity_changed", "node": "cloud", "capacity": 900},
+     {"event": "sink_moved", "query": "climate", "sink": "cloud"}],
+    {"event": "query_added", "query": "q2", "left": "pressure", "right": "humidity", "sink": "hq",
+     "pairs": [["p1", "h2"]]},
+    {"event": "node_removed", "node": "fog2"},
+)  # fmt: skip
+
+
+def _with_events(folder: Path) -> None:
+    _planned(folder)
+    write_events(folder, *EVENTS)
+
+
+def _state(folder: Path) -> None:
+    _with_events(folder)
+    told = invoke(
+        "events", "apply", folder / "state", folder / "events.jsonl",
+        "--scenario", folder / "s" / "scenario.yaml", "--plan", folder / "plan",
+    )  # fmt: skip
+    assert told.exit_code == 0, told.output
+
+
+def _second_plan(folder: Path) -> None:
+    _planned(folder)
+    shutil.copytree(folder / "plan", folder / "plan2")
+
+
+def _changes(folder: Path) -> None:
+    _with_events(folder)
+    told = invoke(
+        "reoptimize", folder / "s" / "scenario.yaml", folder / "plan", "-e", folder / "events.jsonl",
+        "-o", folder / "plan2", "--json",
+    )  # fmt: skip
+    (folder / "changes.json").write_text(told.stdout)
+
+
+def _read_changes(folder: Path) -> None:
+    from nova.spark.replan.changes import read
+
+    read(folder / "changes.json")
+
+
+def _coordinates(folder: Path) -> None:
+    (folder / "coordinates.csv").write_text("id,x,y,height\na,1.5,2,0\nb,3,4,1\n")
+
+
+def _read_coordinates(folder: Path) -> None:
+    from nova.spark.ingest.embed.engine import read_coordinates
+
+    read_coordinates(folder / "coordinates.csv")
+
+
+def _polygons(folder: Path) -> None:
+    ring = [[0, 0], [1, 0], [1, 1], [0, 0]]
+    feature = {
+        "type": "Feature",
+        "properties": {"name": "north"},
+        "geometry": {"type": "Polygon", "coordinates": [ring]},
+    }
+    (folder / "regions.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [feature]}))
+
+
+def _read_polygons(folder: Path) -> None:
+    from nova.spark.ingest.sensors.regions import read_polygons
+
+    read_polygons(folder / "regions.geojson")
+
+
+PLAN = ("plan/*",)
+READERS: dict[str, Reader] = {
+    "scenario-csv": Reader(write_files, command("plan", "@scenario.yaml", "-o", "@out"), ("*",)),
+    "scenario-parquet": Reader(
+        _parquet_scenario, command("plan", "@scenario.yaml", "-o", "@out"), ("*.parquet", "*.yaml")
+    ),
+    "scenario-json": Reader(
+        lambda folder: (folder / "scenario.json").write_text(json.dumps(SMALL)),
+        command("plan", "@scenario.json", "-o", "@out"),
+        ("*",),
+    ),
+    "plan": Reader(_planned, command("evaluate", "@s/scenario.yaml", "@plan"), PLAN),
+    "plan-explain": Reader(_planned, command("explain", "@s/scenario.yaml", "@plan"), PLAN),
+    "plan-diff": Reader(_second_plan, command("diff", "@plan", "@plan2"), PLAN),
+    "plan-drift": Reader(_planned, command("drift", "@s/scenario.yaml", "@plan"), PLAN),
+    "events": Reader(
+        _with_events,
+        command("reoptimize", "@s/scenario.yaml", "@plan", "-e", "@events.jsonl", "-o", "@out"),
+        ("*.jsonl",),
+    ),
+    "state-replay": Reader(_state, command("events", "replay", "@state"), ("state/*", "state/**/*")),
+    "state-log": Reader(_state, command("events", "log", "@state"), ("state/*",)),
+    "state-apply": Reader(_state, command("events", "apply", "@state", "@events.jsonl"), ("state/*", "*.jsonl")),
+    "changes": Reader(_changes, _read_changes, ("changes.json",)),
+    "coordinates": Reader(_coordinates, _read_coordinates, ("*",)),
+    "regions": Reader(_polygons, _read_polygons, ("*",)),
+}
+SPARK_ROOM = ("changes", "coordinates", "regions")
+"""Readers of the room that needs pyspark (though no session)."""
+
+
+@contextmanager
+def at_most(seconds: int) -> Iterator[None]:
+    """Raises where the block takes longer."""
+
+    def ring(_signal: int, _frame: FrameType | None) -> None:
+        raise AssertionError(f"hangs: more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def fuzz(reader: Reader, folder: Path, count: int, seed: int) -> list[str]:
+    """Tracebacks of damaged inputs, each once, with the input that led there."""
+    whole, trial = folder / "whole", folder / "trial"
+    whole.mkdir()
+    reader.make(whole)
+    names = sorted({path for pattern in reader.files for path in whole.glob(pattern) if path.is_file()})
+    assert names, "nothing to damage"
+    shutil.copytree(whole, trial)
+    reader.read(trial)  # in order; also compiles what has to be
+    found: dict[str, str] = {}
+    for number in range(count):
+        dice = random.Random(f"{seed}-{number}")
+        shutil.rmtree(trial, ignore_errors=True)
+        shutil.copytree(whole, trial)
+        target = trial / dice.choice(names).relative_to(whole)
+        target.write_bytes(damaged(target.name, target.read_bytes(), dice))
+        try:
+            with warnings.catch_warnings(), at_most(HANG_S):
+                warnings.simplefilter("ignore")
+                reader.read(trial)
+        except NovaError:
+            continue
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            frames = traceback.extract_tb(error.__traceback__)
+            where = next((f"{f.filename}:{f.lineno}" for f in reversed(frames) if "/nova/" in f.filename), "?")
+            key = f"{type(error).__name__} at {where}"
+            found.setdefault(key, f"{key}: {error!r:.300}; input {seed}-{number}, {target.relative_to(trial)}")
+    return list(found.values())
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_damaged_files_are_told(name: str, tmp_path: Path) -> None:
+    if name in SPARK_ROOM:
+        pytest.importorskip("pyspark")
+    found = fuzz(READERS[name], tmp_path, SHORT, 0)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READERS)
+def test_ten_thousand_damaged_files_are_told(name: str, tmp_path: Path) -> None:
+    if name in SPARK_ROOM:
+        pytest.importorskip("pyspark")
+    seed = random.SystemRandom().randrange(2**32)
+    found = fuzz(READERS[name], tmp_path, LONG, seed)
+    assert not found, "\n".join(found)

@@ -1,0 +1,132 @@
+"""Mutations for fuzzing: damaged bytes, texts, JSON documents and Parquet tables, drawn from a random generator."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+TOKENS = (
+    b",", b";", b"\n", b"\r\n", b'"', b"'", b"\x00", b"\xff\xfe", b"\xc3\x28", b"{", b"}", b"[", b"]", b":", b"- ",
+    b"#", b"&a ", b"*a", b"<<: ", b"!!int ", b"!!binary ", b"\t", b"nan", b"NaN", b"inf", b"-inf", b"-1", b"1e999",
+    b"1e-320", b"1e308", b"null", b"~", b"true", b"9" * 5000, b"[" * 3000, b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"0x10",
+    b"1,5", b"1s", b"id", b"x", b"rtt_ms", b"edge1", b"hq", b"p1", b"..", b"\\", b"\x1b[2J", b"\xf0\x9f\xa6\x8a",
+    b" " * 20,
+)  # fmt: skip
+VALUES: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1, 2**31, 2**63, 10**400, 0.5, -0.0, 1e-320, 1e308, float("nan"), float("inf"), "", " ",
+    "a", "edge1", "hq", "nan", "-1", "1e999", "5 ms", "1s", "1,5", "\x00", "\n", "\ud800", "x" * 5000, [], [1], [[]],
+    ["edge1"], [None], {}, {"a": 1}, {"id": "edge1"}, [{}], "2024-01-01", "0001-01-01T00:00:00+23:00", "🦊",
+)  # fmt: skip
+
+
+def damaged_bytes(content: bytes, dice: random.Random) -> bytes:
+    """Bits flipped, pieces cut, repeated, or put in."""
+    raw = bytearray(content)
+    for _ in range(dice.choice((1, 1, 2, 4, 16))):
+        at = dice.randrange(len(raw) + 1)
+        kind = dice.randrange(6)
+        if kind == 0 and raw:
+            raw[at % len(raw)] ^= 1 << dice.randrange(8)
+        elif kind == 1:
+            del raw[at : at + dice.choice((1, 2, 8, 64))]
+        elif kind == 2:
+            raw[at:at] = dice.choice(TOKENS)
+        elif kind == 3:
+            raw[at:at] = raw[at : at + dice.choice((4, 32))]
+        elif kind == 4 and raw:
+            raw[at % len(raw)] = dice.randrange(256)
+        elif dice.random() < 0.2:
+            del raw[at:]
+    return bytes(raw)
+
+
+def damaged_json(content: bytes, dice: random.Random) -> bytes:
+    """The document (or one of its lines) with a value replaced, taken away, or put under another name."""
+    lines = content.decode().splitlines()
+    try:
+        documents = [json.loads(content)]
+        lines = []
+    except ValueError:
+        documents = [json.loads(line) for line in lines]
+    spot: Any = documents
+    for _ in range(12):
+        key = dice.choice(sorted(spot)) if isinstance(spot, dict) else dice.randrange(len(spot))
+        if not isinstance(spot[key], dict | list) or not spot[key] or dice.random() < 0.25:
+            break
+        spot = spot[key]
+    kind = dice.randrange(5)
+    if kind == 0 and spot is not documents:
+        del spot[key]
+    elif kind == 1 and isinstance(spot, dict):
+        spot[dice.choice(("a", "nova", "id", key.upper()))] = spot.pop(key)
+    else:
+        spot[key] = dice.choice(VALUES)
+    text = "\n".join(json.dumps(one) for one in documents) if lines else json.dumps(documents[0])
+    return text.encode()
+
+
+COLUMNS: tuple[Any, ...] = (
+    lambda n: pa.nulls(n),
+    lambda n: pa.array(["a"] * n),
+    lambda n: pa.array([None, *["edge1"] * (n - 1)][:n], pa.string()),
+    lambda n: pa.array([b"\xff"] * n, pa.binary()),
+    lambda n: pa.array([[1]] * n),
+    lambda n: pa.array([{"a": 1}] * n),
+    lambda n: pa.array([True] * n),
+    lambda n: pa.array([2**62] * n),
+    lambda n: pa.array([-1] * n, pa.int8()),
+    lambda n: pa.array([float("nan")] * n),
+    lambda n: pa.array([float("inf")] * n),
+    lambda n: pa.array([1e-320] * n),
+    lambda n: pa.array([1e308] * n),
+    lambda n: pa.array(["edge1"] * n).dictionary_encode(),
+    lambda n: pa.array(["1.5"] * n, pa.large_string()),
+    lambda n: pa.array(["1.5"] * n, pa.string_view()),
+    lambda n: pa.array(np.ones(n, np.float16)),
+    lambda n: pa.array([0] * n).cast(pa.timestamp("us")),
+    lambda n: pa.array([1] * n).cast(pa.decimal128(30, 2)),
+    lambda n: pa.Array.from_buffers(pa.string(), n, [None, *_not_utf8(n)]),
+)
+
+
+def _not_utf8(n: int) -> list[pa.Buffer]:
+    return [pa.py_buffer(np.arange(n + 1, dtype=np.int32).tobytes()), pa.py_buffer(b"\xff" * n)]
+
+
+def damaged_parquet(content: bytes, dice: random.Random) -> bytes:
+    """The file with its bytes damaged, or the table with a column dropped, renamed, doubled or of another kind, or with
+    rows lost or repeated."""
+    if dice.random() < 0.3:
+        return damaged_bytes(content, dice)
+    table = pq.read_table(io.BytesIO(content))
+    kind, column = dice.randrange(6), dice.randrange(table.num_columns)
+    if kind == 0:
+        table = table.remove_column(column)
+    elif kind == 1:
+        names = table.column_names
+        names[column] = dice.choice(("a", "id", names[column].upper(), names[0], ""))
+        table = table.rename_columns(names)
+    elif kind == 2:
+        rows = [dice.randrange(len(table)) for _ in range(dice.randrange(len(table) + 2))] if len(table) else []
+        table = table.take(pa.array(rows, pa.int64()))
+    else:
+        made = dice.choice(COLUMNS)(len(table))
+        table = table.set_column(column, table.column_names[column], made)
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    return out.getvalue()
+
+
+def damaged(name: str, content: bytes, dice: random.Random) -> bytes:
+    """A damaged version of a file, in the way that its name suggests."""
+    if name.endswith(".parquet"):
+        return damaged_parquet(content, dice)
+    if name.endswith((".json", ".jsonl", ".geojson")) and dice.random() < 0.7:
+        return damaged_json(content, dice)
+    return damaged_bytes(content, dice)
