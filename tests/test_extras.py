@@ -13,7 +13,7 @@ from nova.extras import EXTRAS, MissingExtra, optional, require
 
 ROOT = Path(__file__).parents[1]
 SPARK = ROOT / "src" / "nova" / "spark"
-DRAWING = [ROOT / "src" / "nova" / "draw" / name for name in ("png.py", "html.py")]
+DRAWING = [ROOT / "src" / "nova" / "draw" / name for name in ("png.py",)]
 """Imported only to draw, by `nova.draw.writer`."""
 
 
@@ -38,9 +38,9 @@ def test_every_extra_that_is_named_exists() -> None:
 
 
 def test_a_missing_package_is_told_with_its_extra() -> None:
-    wanted = r"a picture needs plotly: pip install 'nova-placement\[plot\]'"
+    wanted = r"a picture needs matplotlib: pip install 'nova-placement\[plot\]'"
     with pytest.raises(MissingExtra, match=wanted), optional("a picture"):
-        raise ModuleNotFoundError("no", name="plotly.graph_objects")
+        raise ModuleNotFoundError("no", name="matplotlib.figure")
 
 
 def test_other_missing_modules_stay_errors_of_ours() -> None:

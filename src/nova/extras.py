@@ -10,7 +10,6 @@ from nova.model.errors import NovaError
 
 EXTRAS = {
     "matplotlib": "plot",
-    "plotly": "plot",
     "pooch": "data",
     "pyspark": "spark",
     "pandas": "spark",

@@ -52,7 +52,7 @@ def test_what_is_no_plan_is_named(two: tuple[Path, Path, Path], tmp_path: Path) 
     scenario, a, _ = two
     result = invoke("diff", a, tmp_path)
     assert result.exit_code == 2
-    assert "replicas.parquet: no such plan file" in result.stderr
+    assert "replicas.parquet: no such file of a plan" in result.stderr
     (tmp_path / "replicas.parquet").write_bytes(b"PAR1 or so")
     assert "not a plan" in invoke("diff", a, tmp_path).stderr
     table = pq.read_table(a / "replicas.parquet")

@@ -102,7 +102,7 @@ def test_no_such_plan(planned: tuple[Path, Path], tmp_path: Path, command: str) 
     more = ["-o", tmp_path / "plan.png"] if command == "show" else []
     result = invoke(command, planned[0], tmp_path / "nowhere", *more)
     assert result.exit_code == 2
-    assert "no such plan file" in result.stderr
+    assert "no such file of a plan" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["evaluate", "explain", "show"])

@@ -50,7 +50,7 @@ def test_table_and_timeline(scenario_file, plan_folder, tmp_path):
 def test_wrong_input_is_named(scenario_file, plan_folder):
     missing = invoke("simulate", scenario_file, plan_folder / "none")
     assert missing.exit_code == 2
-    assert "no such plan file" in missing.output
+    assert "no such file of a plan" in missing.output
     timeless = invoke("simulate", scenario_file, plan_folder, "--duration", 0)
     assert timeless.exit_code == 2
     assert "duration" in timeless.output

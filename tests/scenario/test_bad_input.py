@@ -688,13 +688,13 @@ def test_many_problems_are_counted_but_not_all_listed(tmp_path: Path) -> None:
 def test_a_ragged_row_does_not_hide_other_problems_and_lines_stay_right(tmp_path: Path) -> None:
     text = 'id,node,rate,region\n\np1,edge1,25\n"p\n2",edge1,3,north\np3,edge1,-1,north\n'
     found = faults_of(write_files(tmp_path, {"pressure.csv": text}))
-    assert [(fault.row, fault.field) for fault in found] == [(3, None), (6, "rate")]
+    assert [(fault.row, fault.field) for fault in found] == [(3, None), (4, "id"), (6, "rate")]
 
 
 def test_blank_lines_and_quoted_newlines_count_as_lines(tmp_path: Path) -> None:
     text = 'id,node,rate,region\n\n"p\n2",edge1,3,north\n\np3,edge1,-1,north\n'
     found = faults_of(write_files(tmp_path, {"pressure.csv": text}))
-    assert [(fault.row, fault.field) for fault in found] == [(6, "rate")]
+    assert [(fault.row, fault.field) for fault in found] == [(3, "id"), (6, "rate")]
 
 
 def test_gzipped_tables_name_lines_too(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def command(
     join: tuple[str, str] | None = typer.Option(
         None, "--join", metavar="LEFT RIGHT", help="Explain the join of two sources, by their ids."
     ),
+    all_rows: bool = typer.Option(False, "--all", help="Show every placement, not only what fits the terminal."),
     as_json: bool = JSON,
 ) -> None:
     """Say what each stage of PLAN decided and why.
@@ -39,7 +40,9 @@ def command(
 
     Example: `nova explain demo/scenario.yaml demo/plan --join p1 h1`
     """
+    from nova.cli.placements import print_placements
     from nova.evaluation.explain import Explainer
+    from nova.evaluation.placements import placements
     from nova.model.errors import InvalidInput
 
     if node is not None and join is not None:
@@ -57,8 +60,10 @@ def command(
             for one in joins:
                 _print_join(one)
     elif as_json:
-        emit_json({"stages": [asdict(stage) for stage in explainer.stages()]})
+        found = placements(opened.scenario.problem, opened.plan).to_pylist()
+        emit_json({"stages": [asdict(stage) for stage in explainer.stages()], "placements": found})
     else:
+        print_placements(placements(opened.scenario.problem, opened.plan), all_rows=all_rows)
         _print_stages(explainer)
 
 

@@ -20,7 +20,14 @@ app = typer.Typer()
 @app.command()
 def command(
     scenario: Path = typer.Argument(..., metavar="SCENARIO", help="Scenario file, YAML or JSON."),
-    output: Path = typer.Option(..., "-o", "--output", metavar="PLAN", help="Folder of the plan."),
+    outputs: list[Path] = typer.Option(
+        ...,
+        "-o",
+        "--output",
+        metavar="PLAN",
+        help="Folder of the plan; FILE.csv or FILE.parquet for the table of placements. May be given for both.",
+    ),
+    all_rows: bool = typer.Option(False, "--all", help="Show every placement, not only what fits the terminal."),
     seed: int | None = typer.Option(None, help="Same seed, same plan."),
     objective: str | None = typer.Option(None, help="What a placement costs: latency, or paper (Eq. 1)."),
     partition: str | None = typer.Option(None, help="How large joins are split: auto, grid or window."),
@@ -43,7 +50,7 @@ def command(
     Options given here win over those of the scenario file. If the scenario is wrong or cannot fit, the command says
     what is missing, ends with exit code 2 and writes nothing.
 
-    Example: `nova plan demo/scenario.yaml -o demo/plan --partition grid`
+    Examples: `nova plan demo/scenario.yaml -o demo/plan --partition grid`, `nova plan demo/scenario.yaml -o plan.csv`
     """
     overrides = {
         "seed": seed,
@@ -60,9 +67,9 @@ def command(
         "heights": heights,
         "neighbours": neighbours,
     }
-    from nova.scenario.folder import refuse_other_folder, save
+    from nova.scenario.folder import save
 
-    refuse_other_folder(output)
+    folder, files = _targets(outputs)
     started = time.perf_counter()
     with progress("reading the scenario"):
         from nova.scenario import load
@@ -73,14 +80,44 @@ def command(
         from nova.optimizer import optimize
 
         plan = optimize(loaded.problem, loaded.options)
-    save(plan, output, loaded.problem)
+    from nova.cli.placements import print_placements, write_placements
+    from nova.evaluation.placements import placements
+
+    found = placements(loaded.problem, plan)
+    if folder is not None:
+        save(plan, folder, loaded.problem)
+    for file in files:
+        write_placements(found, file)
     figures = summarise(plan, loaded.problem) | {"seconds": round(time.perf_counter() - started, 3)}
     if as_json:
-        emit_json({"plan": str(output), **figures, "warnings": list(loaded.warnings)})
+        emit_json(
+            {
+                "plan": None if folder is None else str(folder),
+                **figures,
+                "placements": found.to_pylist(),
+                "warnings": list(loaded.warnings),
+            }
+        )
     else:
-        _print(figures, output)
+        print_placements(found, all_rows=all_rows)
+        _print(figures, outputs)
     if figures["overloaded"]:
         warn([f"{figures['overloaded']:,} nodes are overloaded: `nova evaluate` names them and says by how much"])
+
+
+def _targets(outputs: list[Path]) -> tuple[Path | None, list[Path]]:
+    """The folder of the plan, if there is to be one, and the files for its table."""
+    from nova.cli.placements import ENDINGS
+    from nova.model.errors import InvalidInput
+    from nova.scenario.folder import refuse_other_folder
+
+    files = [path for path in outputs if path.suffix.lower() in ENDINGS and not path.is_dir()]
+    folders = [path for path in outputs if path not in files]
+    if len(folders) > 1:
+        raise InvalidInput(f"one folder for the plan, please, not {len(folders)}: {', '.join(map(str, folders))}")
+    for folder in folders:
+        refuse_other_folder(folder)
+    return (folders[0] if folders else None), files
 
 
 def summarise(plan: Plan, problem: Problem) -> dict[str, Any]:
@@ -105,7 +142,7 @@ def summarise(plan: Plan, problem: Problem) -> dict[str, Any]:
     }
 
 
-def _print(figures: dict[str, Any], output: Path) -> None:
+def _print(figures: dict[str, Any], outputs: list[Path]) -> None:
     table(
         "Plan",
         ["", "value"],
@@ -126,4 +163,4 @@ def _print(figures: dict[str, Any], output: Path) -> None:
             ("straight to the sink (ignores capacity)", figures["sink_based_mean_ms"], figures["sink_based_p90_ms"]),
         ],
     )
-    typer.echo(f"wrote {output} in {figures['seconds']:.1f} s")
+    typer.echo(f"wrote {', '.join(map(str, outputs))} in {figures['seconds']:.1f} s")

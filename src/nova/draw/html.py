@@ -1,457 +1,203 @@
-"""Interactive pictures with plotly: one page with everything inside, so that it opens without a network."""
+"""The page of a plan: cost space, figures, and a table of placements to search and sort. One small file that needs
+neither a network nor a library."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
+import pyarrow as pa
 
 from nova.draw import palette
-from nova.draw.labels import place_labels
-from nova.draw.picture import Arrows, Picture, compose, thin, widen
-from nova.evaluation.words import rate
+from nova.draw.picture import FEW, Arrows, Picture, compose, thin
+from nova.evaluation.placements import placements
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Ints, Problem
 
 MOST_ARROWS = 400
 MOST_MARKS = 2_000
 """Marks of one kind: a browser stays quick with a few thousand."""
-MOST_BARS = 24
-WIDTH, HEIGHT = 1400, 820
-"""Pixels the labels are laid out for; the page itself follows the window."""
-ASPECT = 0.66 * (WIDTH - 80) / (HEIGHT - 150)
-"""Width over height of the cost space within the page."""
-RIGHT = 0.735
-"""Where the right column begins, as a share of the page."""
-NAMED = 8
-"""Sub-joins named in a hover text; the rest is counted."""
-LEGEND = ("source", "host", "overloaded host", "idle node", "sink", "virtual position", "source → host", "host → sink")
+MOST_ROWS = 20_000
+"""Placements that the page holds, those with the most tuples/s; the rest is counted."""
+SOURCES = 3
+"""Sources of a node that are named; the rest is counted."""
+SOURCE, HOST, SINK = 1, 2, 4
+LEGEND = (
+    ("source", f'<rect x="4" y="2" width="9" height="9" fill="{palette.SOURCE}"/>'),
+    ("host", f'<circle cx="9" cy="7" r="6" fill="{palette.UTILISATION[2][1]}"/>'),
+    ("overloaded host", f'<circle cx="9" cy="7" r="6" fill="{palette.OVERLOAD}"/>'),
+    ("sink", f'<path d="M9,0L16,7L9,14L2,7Z" fill="{palette.SINK}"/>'),
+    ("idle node", f'<circle cx="9" cy="7" r="4" fill="{palette.IDLE}"/>'),
+    ("virtual position", f'<path d="M9,1L15,12L3,12Z" fill="none" stroke="{palette.VIRTUAL}" stroke-width="1.6"/>'),
+    ("source → host", f'<path d="M0,7H18" stroke="{palette.FLOW_IN}" stroke-width="3"/>'),
+    ("host → sink", f'<path d="M0,7H18" stroke="{palette.FLOW_OUT}" stroke-width="3"/>'),
+)
 PAGE = """<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><title>{title}</title>
-<style>html, body {{margin: 0; height: 100%; overflow: hidden; background: white}}</style></head>
-<body>{plot}</body>
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{style}</style></head>
+<body>
+<header><h1>{title}</h1><p class="note">{note}</p></header>
+<div id="legend">{legend}</div>
+<div id="top">
+<div id="map"><svg role="img" aria-label="the cost space: nodes, joins and flows"></svg><div id="buttons">
+<button id="in" title="closer">+</button><button id="out" title="farther">−</button>
+<button id="fit" title="sources, hosts and sinks">fit</button><button id="all">all nodes</button></div></div>
+<aside><dl id="figures"></dl><h2>Load of hosts, tuples/s of capacity</h2><div id="bars"></div></aside>
+</div>
+<section id="places"><h2>Where the joins run</h2>
+<div id="tools"><input id="search" type="search" placeholder="query, source or host" aria-label="search">
+<span id="count"></span><button id="more" hidden>show more</button></div>
+<div class="scroll"><table id="table"><thead><tr><th>query</th><th>left</th><th>right</th><th>host</th>
+<th class="n">share</th><th class="n">tuples/s</th><th class="n">way, ms</th></tr></thead><tbody></tbody></table></div>
+<noscript>This page draws and sorts with JavaScript; `nova plan -o plan.csv` writes the same table.</noscript></section>
+<div id="tip"></div>
+<script id="data" type="application/json">{data}</script>
+<script>{script}</script>
+</body>
 </html>
 """
 
 
 def write(problem: Problem, plan: Plan, file: Path) -> None:
     """Draw a plan as a page."""
-    figure = page(problem, plan)
-    plot = figure.to_html(
-        include_plotlyjs=True,
-        full_html=False,
-        default_height="100vh",
-        config={"displaylogo": False, "scrollZoom": True, "responsive": True},
-    )
-    title = escape(f"Nova: {figure.layout.meta['title']}")
-    file.write_text(PAGE.format(title=title, plot=plot), encoding="utf-8")
-
-
-def page(problem: Problem, plan: Plan) -> Any:
-    """The plotly figure of a plan."""
     picture = compose(problem, plan, MOST_ARROWS, MOST_MARKS)
-    figure = make_subplots(
-        rows=2,
-        cols=2,
-        column_widths=[0.72, 0.28],
-        row_heights=[0.44, 0.56],
-        horizontal_spacing=0.06,
-        vertical_spacing=0.1,
-        specs=[[{"rowspan": 2}, None], [None, {}]],
-        subplot_titles=(None, "load of hosts over capacity"),
+    assets = files("nova.draw").joinpath("assets")
+    page = PAGE.format(
+        title=escape(f"Nova: {picture.title}"),
+        note=escape(picture.note),
+        legend="".join(f'<span><svg viewBox="0 0 18 14">{mark}</svg>{name}</span>' for name, mark in LEGEND),
+        style=assets.joinpath("plan.css").read_text("utf-8"),
+        script=assets.joinpath("plan.js").read_text("utf-8"),
+        data=_embedded(content(picture, problem, plan)),
     )
-    for trace in _space(picture, problem, plan):
-        figure.add_trace(trace, row=1, col=1)
-    _utilisation(figure, picture, problem)
-    x0, x1, y0, y1 = widen(picture.frame, ASPECT)
-    axis = {"gridcolor": palette.GRID, "zeroline": False, "title": "ms", "tickfont": {"color": palette.FAINT}}
-    figure.update_xaxes(range=[x0, x1], constrain="domain", row=1, col=1, **axis)
-    figure.update_yaxes(range=[y0, y1], scaleanchor="x", row=1, col=1, **axis)
-    figure.update_layout(
-        title={
-            "text": f"<b>{escape(picture.title)}</b><br><span style='font-size:12px;color:{palette.FAINT}'>"
-            f"{escape(picture.note)}</span>",
-            "x": 0.01,
-            "xanchor": "left",
-            "y": 0.97,
+    file.write_text(page, encoding="utf-8")
+
+
+def _embedded(value: Any) -> str:
+    """JSON that stays data inside a page: no text in it can end the script or begin a comment."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def content(picture: Picture, problem: Problem, plan: Plan) -> dict[str, Any]:
+    """All that the page shows, as plain values; ms and tuples/s."""
+    used = np.unique(np.concatenate([picture.sources, picture.hosts, picture.sinks]))
+    drawn = _drawn(picture)
+    row_of = {int(node): row for row, node in enumerate(drawn)}
+    table = placements(problem, plan)
+    rows = table
+    if len(table) > MOST_ROWS:
+        largest = np.argsort(-table["tuples_per_s"].to_numpy(), kind="stable")[:MOST_ROWS]
+        rows = table.take(pa.array(np.sort(largest)))
+    wrong = bool(picture.overloaded.any())
+    columns = [rows[name].to_pylist() for name in rows.column_names]
+    columns[4:] = [[_rounded(value) for value in column] for column in columns[4:]]
+    return {
+        "figures": [[name, value, wrong and name == "overloaded nodes"] for name, value in picture.figures],
+        "frame": _around(picture.points[used] if len(used) else picture.points),
+        "all": _around(picture.points),
+        "nodes": _nodes(picture, problem, drawn),
+        "most": max(float(picture.load.max(initial=0.0)), 1e-300),
+        "flows": [*_flows(picture.outward, 1, row_of), *_flows(picture.inward, 0, row_of)],
+        "virtual": _virtual(picture, problem, plan),
+        "rows": [list(row) for row in zip(*columns, strict=True)],
+        "total": len(table),
+        "colours": {
+            "source": palette.SOURCE,
+            "sink": palette.SINK,
+            "idle": palette.IDLE,
+            "over": palette.OVERLOAD,
+            "virtual": palette.VIRTUAL,
+            "in": palette.FLOW_IN,
+            "out": palette.FLOW_OUT,
+            "grid": palette.GRID,
+            "hosts": palette.UTILISATION,
         },
-        meta={"title": picture.title},
-        template="plotly_white",
-        font={"color": palette.INK, "size": 12},
-        legend={"orientation": "h", "x": 0, "y": -0.07, "yanchor": "top", "itemsizing": "constant"},
-        margin={"l": 55, "r": 25, "t": 85, "b": 65},
-        hovermode="closest",
-        autosize=True,
-        hoverlabel={"bgcolor": "white", "bordercolor": palette.FAINT, "font": {"color": palette.INK}, "align": "left"},
-    )
-    for note in figure.layout.annotations:
-        note.update(x=RIGHT, xanchor="left", font={"size": 13})
-    _figures(figure, picture)
-    return figure
+    }
 
 
-def _space(picture: Picture, problem: Problem, plan: Plan) -> Iterable[Any]:
-    """The layers of the cost space, from back to front."""
-    nodes = _Nodes(picture, problem, plan)
-    names = _Names(picture, problem)
-    idle = thin(picture.idle, picture.limit, MOST_MARKS)
-    if len(idle):
-        yield _marks(
-            "idle node",
-            picture.points[idle],
-            nodes.texts(idle),
-            names.of(idle),
-            {"symbol": "circle", "size": 7 if picture.few else 3.5, "color": palette.IDLE},
-        )
-    yield from _flows("host → sink", picture.outward, palette.FLOW_OUT, picture, problem, "tuples/s joined")
-    yield from _flows("source → host", picture.inward, palette.FLOW_IN, picture, problem, "tuples/s")
-    sources = thin(np.setdiff1d(picture.sources, picture.hosts), picture.load, MOST_MARKS)
-    yield _marks(
-        "source",
-        picture.points[sources],
-        nodes.texts(sources),
-        names.of(sources),
-        {
-            "symbol": "square",
-            "size": 9 if picture.few else 4.5,
-            "color": palette.SOURCE,
-            "line": {"color": "white", "width": 0.5},
-        },
+def _drawn(picture: Picture) -> Ints:
+    """Rows of the nodes in the page, thinned where there are too many of a kind."""
+    kinds = (
+        (picture.idle, picture.limit),
+        (np.setdiff1d(picture.sources, picture.hosts), picture.load),
+        (picture.hosts, picture.load),
+        (picture.sinks, picture.load),
     )
-    hosts = thin(picture.hosts, picture.load, MOST_MARKS)
-    most = max(float(picture.load.max(initial=0.0)), 1e-300)
-    scale = 1.0 if picture.few else 0.5 if len(hosts) < MOST_MARKS else 0.35
-    size = (9 + 13 * np.sqrt(picture.load[hosts] / most)) * scale
-    over = picture.overloaded[hosts]
-    for name, rows, colour in (
-        (
-            "host",
-            ~over,
+    rows: Ints = np.unique(np.concatenate([thin(rows, np.nan_to_num(weight), MOST_MARKS) for rows, weight in kinds]))
+    return rows
+
+
+def _around(points: Floats) -> list[float]:
+    """The frame of some points, x from and to, y from and to; of very many, without the few that lie far off."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    if len(points) > FEW:
+        near = np.percentile(points, [0.5, 99.5], axis=0)
+        if ((high - low) > 2.5 * (near[1] - near[0])).any():
+            low, high = near
+    margin = max(0.04 * float((high - low).max()), 0.5)
+    return [_rounded(value) for value in (low[0] - margin, high[0] + margin, low[1] - margin, high[1] + margin)]
+
+
+def _nodes(picture: Picture, problem: Problem, drawn: Ints) -> list[dict[str, Any]]:
+    kind = np.zeros(len(problem.nodes), np.int8)
+    for rows, bit in ((picture.sources, SOURCE), (picture.hosts, HOST), (picture.sinks, SINK)):
+        kind[rows] |= bit
+    order = np.argsort(problem.sources.node, kind="stable")
+    born = problem.sources.node[order]
+    found = []
+    for row, name in zip(drawn.tolist(), problem.nodes.ids.take(pa.array(drawn)).to_pylist(), strict=True):
+        mine = order[slice(*np.searchsorted(born, [row, row + 1]))]
+        sources = [[problem.sources.ids[int(k)].as_py(), _rounded(problem.sources.rate[k])] for k in mine[:SOURCES]]
+        limit = float(picture.limit[row])
+        found.append(
             {
-                "color": np.clip(picture.used[hosts], 0, 1)[~over],
-                "colorscale": [list(c) for c in palette.UTILISATION],
-                "cmin": 0,
-                "cmax": 1,
-            },
-        ),
-        ("overloaded host", over, {"color": palette.OVERLOAD}),
-    ):
-        if rows.any():
-            yield _marks(
-                name,
-                picture.points[hosts[rows]],
-                nodes.texts(hosts[rows]),
-                names.of(hosts[rows]),
-                {
-                    "symbol": "circle",
-                    "size": size[rows],
-                    "opacity": 1,
-                    "line": {"color": "white", "width": 0.8},
-                    **colour,
-                },
-            )
-    yield _marks(
-        "sink",
-        picture.points[picture.sinks],
-        nodes.texts(picture.sinks),
-        names.of(picture.sinks),
-        {"symbol": "diamond", "size": 15, "color": palette.SINK, "line": {"color": "white", "width": 1}},
-    )
-    if len(picture.virtual):
-        if picture.few:
-            yield _displacements(picture)
-        drawn = thin(np.arange(len(picture.virtual), dtype=np.int32), plan.joins.demand, MOST_MARKS)
-        yield _marks(
-            "virtual position",
-            picture.virtual[drawn],
-            nodes.virtual_texts(drawn),
-            None,
-            {
-                "symbol": "triangle-up-open",
-                "size": 11 if picture.few else 5,
-                "color": palette.VIRTUAL,
-                "line": {"width": 1.6 if picture.few else 0.8},
-            },
+                "id": name,
+                "x": _rounded(picture.points[row, 0]),
+                "y": _rounded(picture.points[row, 1]),
+                "kind": int(kind[row]),
+                "load": _rounded(picture.load[row]),
+                "limit": _rounded(limit) if np.isfinite(limit) else None,
+                "used": _rounded(min(float(picture.used[row]), 1e6)),
+                "over": bool(picture.overloaded[row]),
+                "closed": not bool(problem.nodes.hosts[row]),
+                "sources": sources,
+                "more": max(0, len(mine) - SOURCES),
+            }
         )
+    return found
 
 
-def _marks(name: str, at: Floats, texts: Sequence[str], labels: Any, marker: dict[str, Any]) -> Any:
-    shown = {"text": labels.texts, "textposition": labels.sides} if labels is not None else {}
-    return go.Scatter(
-        x=at[:, 0],
-        y=at[:, 1],
-        mode="markers+text" if labels is not None else "markers",
-        name=name,
-        marker=marker,
-        hovertext=texts,
-        hovertemplate="%{hovertext}<extra></extra>",
-        textfont={"color": palette.INK, "size": 12},
-        legendrank=LEGEND.index(name),
-        **shown,
-    )
-
-
-def _displacements(picture: Picture) -> Any:
-    """Dotted lines from where a sub-join would like to sit to where it does."""
-    start, end = picture.virtual[picture.flow.join], picture.points[picture.flow.node]
-    gap = np.full(len(start), np.nan)
-    return go.Scatter(
-        x=np.column_stack([start[:, 0], end[:, 0], gap]).ravel(),
-        mode="lines",
-        hoverinfo="skip",
-        showlegend=False,
-        y=np.column_stack([start[:, 1], end[:, 1], gap]).ravel(),
-        legendgroup="virtual position",
-        line={"color": palette.VIRTUAL, "width": 1.2, "dash": "dot"},
-    )
-
-
-def _flows(name: str, arrows: Arrows, colour: str, picture: Picture, problem: Problem, unit: str) -> Iterable[Any]:
-    """Flows as strokes in a few widths, and unseen marks at their middles that carry the hover texts."""
-    if not len(arrows):
-        return
-    strength = np.sqrt(arrows.tuples / arrows.tuples.max())
-    width_class = np.minimum((strength * 4).astype(int), 3)
-    crowd = 1.0 if picture.few else float(np.clip(150 / len(arrows), 0.35, 1.0))
-    first = True
-    for width in np.unique(width_class):
-        rows = width_class == width
-        gap = np.full(int(rows.sum()), np.nan)
-        x = np.column_stack([arrows.start[rows, 0], arrows.end[rows, 0], gap]).ravel()
-        y = np.column_stack([arrows.start[rows, 1], arrows.end[rows, 1], gap]).ravel()
-        heads = np.tile([0, 11, 0], len(gap))
-        yield go.Scatter(
-            x=x,
-            y=y,
-            mode="lines+markers" if picture.few else "lines",
-            name=name,
-            legendgroup=name,
-            showlegend=first,
-            line={"color": colour, "width": 0.6 + 0.9 * float(width)},
-            hoverinfo="skip",
-            opacity=0.8 if picture.few else (0.25 + 0.2 * float(width)) * crowd,
-            legendrank=LEGEND.index(name),
-            marker={"symbol": "arrow", "angleref": "previous", "size": heads, "color": colour, "standoff": 12},
-        )
-        first = False
-    middle = (arrows.start + arrows.end) / 2
-    yield go.Scatter(
-        x=middle[:, 0],
-        y=middle[:, 1],
-        mode="markers",
-        legendgroup=name,
-        showlegend=False,
-        name=name,
-        marker={"size": 10, "color": colour, "opacity": 0},
-        hovertext=_flow_texts(arrows, problem, unit),
-        hovertemplate="%{hovertext}<extra></extra>",
-    )
-
-
-def _flow_texts(arrows: Arrows, problem: Problem, unit: str) -> list[str]:
-    length = np.linalg.norm(arrows.end - arrows.start, axis=1)
-    if len(arrows) and arrows.source[0] < 0:
-        return [f"bundle: {rate(t)} {unit}" for t in arrows.tuples]
-    ids = problem.nodes.ids
+def _flows(arrows: Arrows, kind: int, row_of: dict[int, int]) -> list[list[Any]]:
+    """Strokes: from x, y to x, y, tuples/s, 0 to a host or 1 to a sink, rows of the two nodes (−1: bundled)."""
     return [
-        f"<b>{escape(a)} → {escape(b)}</b><br>{rate(t)} {unit}<br>{ms:,.1f} ms on the picture"
-        for a, b, t, ms in zip(
-            ids.take(arrows.source).to_pylist(), ids.take(arrows.target).to_pylist(), arrows.tuples, length, strict=True
+        [*map(_rounded, (*start, *end, tuples)), kind, row_of.get(int(a), -1), row_of.get(int(b), -1)]
+        for start, end, tuples, a, b in zip(
+            arrows.start, arrows.end, arrows.tuples, arrows.source, arrows.target, strict=True
         )
     ]
 
 
-class _Nodes:
-    """Hover texts of nodes and sub-joins, made only for what is drawn."""
-
-    def __init__(self, picture: Picture, problem: Problem, plan: Plan) -> None:
-        self._picture, self._problem, self._plan = picture, problem, plan
-        self._by_node = np.argsort(picture.flow.node, kind="stable")
-        self._node = picture.flow.node[self._by_node]
-        self._by_join = np.argsort(picture.flow.join, kind="stable")
-        self._join = picture.flow.join[self._by_join]
-        self._source_order = np.argsort(problem.sources.node, kind="stable")
-        self._source_node = problem.sources.node[self._source_order]
-
-    def texts(self, nodes: Ints) -> list[str]:
-        return [self._text(int(node)) for node in nodes]
-
-    def _text(self, node: int) -> str:
-        picture, problem = self._picture, self._problem
-        limit, load = picture.limit[node], picture.load[node]
-        lines = [f"<b>{escape(problem.nodes.ids[node].as_py())}</b>"]
-        room = f"{rate(limit)} tuples/s" if np.isfinite(limit) else "without limit"
-        state = f" · {picture.used[node]:.0%} used" if load > 0 else ""
-        lines.append(f"capacity {room}{state}")
-        if not problem.nodes.hosts[node]:
-            lines.append("hosts no joins")
-        mine = self._source_order[slice(*np.searchsorted(self._source_node, [node, node + 1]))]
-        for source in mine[:3]:
-            name = escape(problem.sources.ids[int(source)].as_py())
-            lines.append(f"source {name}: {rate(problem.sources.rate[source])} tuples/s")
-        if len(mine) > 3:
-            lines.append(f"… and {len(mine) - 3} more sources")
-        rows = self._by_node[slice(*np.searchsorted(self._node, [node, node + 1]))]
-        if len(rows):
-            lines.append(f"load {rate(load)} tuples/s, of {len(rows):,} sub-joins:")
-        for row in rows[:NAMED]:
-            flow = picture.flow
-            lines.append(f"  {self._pair(int(flow.join[row]))}: {rate(flow.load[row])} ({flow.share[row]:.0%})")
-        if len(rows) > NAMED:
-            lines.append(f"  … and {len(rows) - NAMED:,} more")
-        return "<br>".join(lines)
-
-    def _pair(self, join: int) -> str:
-        ids, joins = self._problem.sources.ids, self._plan.joins
-        return escape(f"{ids[int(joins.left[join])].as_py()} ⋈ {ids[int(joins.right[join])].as_py()}")
-
-    def virtual_texts(self, joins: Ints) -> list[str]:
-        texts = []
-        for join in joins:
-            rows = self._by_join[slice(*np.searchsorted(self._join, [join, join + 1]))]
-            hosts = self._problem.nodes.ids.take(self._picture.flow.node[rows[:NAMED]]).to_pylist()
-            more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
-            texts.append(f"<b>{self._pair(int(join))}</b><br>would sit here; runs on {escape(', '.join(hosts))}{more}")
-        return texts
-
-
-class _Names:
-    """Names beside nodes, where there are few enough and where they do not overlap."""
-
-    def __init__(self, picture: Picture, problem: Problem) -> None:
-        self._side: dict[int, str] = {}
-        self._ids = problem.nodes.ids
-        if not picture.few:
-            return
-        order = np.concatenate([picture.sinks, picture.hosts, picture.sources, picture.idle])
-        order = order[np.sort(np.unique(order, return_index=True)[1])]
-        x0, _, y0, y1 = widen(picture.frame, ASPECT)
-        scale = (HEIGHT - 150) / (y1 - y0)
-        pixels = (picture.points - [x0, y0]) * scale
-        radius = np.full(len(pixels), 5.0)
-        radius[picture.hosts] = 10.0
-        radius[picture.sinks] = 9.0
-        names = self._ids.take(order).to_pylist()
-        size = np.array([[7.0 * len(name) + 2, 13.0] for name in names])
-        obstacles = np.column_stack([(picture.virtual - [x0, y0]) * scale, np.full(len(picture.virtual), 6.0)])
-        soft = (picture.strokes() - [x0, y0]) * scale
-        for label in place_labels(pixels[order], radius[order], size, obstacles, soft):
-            # plotly says where the text is, as "middle right" or "top center"
-            vertical = next((word for word in ("top", "bottom") if word in label.side), "middle")
-            across = next((word for word in ("left", "right") if word in label.side), "center")
-            self._side[int(order[label.point])] = f"{vertical} {across}"
-
-    def of(self, nodes: Ints) -> _Shown | None:
-        if not self._side:
-            return None
-        names = self._ids.take(nodes).to_pylist()
-        known = [self._side.get(int(node)) for node in nodes]
-        return _Shown(
-            [escape(name) if side else "" for name, side in zip(names, known, strict=True)],
-            [side or "middle right" for side in known],
-        )
-
-
-class _Shown:
-    def __init__(self, texts: list[str], sides: list[str]) -> None:
-        self.texts, self.sides = texts, sides
-
-
-def _figures(figure: Any, picture: Picture) -> None:
-    """The main figures as text, names to the left and values to the right."""
-    for row, (name, value) in enumerate(picture.figures):
-        place = {"xref": "paper", "yref": "paper", "y": 1.0 - 0.041 * row, "yanchor": "top", "showarrow": False}
-        wrong = name == "overloaded nodes" and picture.overloaded.any()
-        figure.add_annotation(
-            text=escape(name), x=RIGHT, xanchor="left", font={"size": 12, "color": palette.FAINT}, **place
-        )
-        figure.add_annotation(
-            text=f"<b>{escape(value)}</b>",
-            x=1.0,
-            xanchor="right",
-            font={"size": 12, "color": palette.OVERLOAD if wrong else palette.INK},
-            **place,
-        )
-
-
-def _utilisation(figure: Any, picture: Picture, problem: Problem) -> None:
-    """Bars with names for few hosts, a sorted curve for many."""
-    hosts = picture.hosts[np.argsort(-picture.used[picture.hosts], kind="stable")]
-    top = float(np.clip(np.max(picture.used[hosts], initial=0.0), 1.0, 3.0)) * 1.06
-    line = {"color": palette.INK, "width": 1.2, "dash": "dash"}
-    axis = {"gridcolor": palette.GRID, "zeroline": False, "tickfont": {"color": palette.FAINT}}
-    place = {"row": 2, "col": 2}
-    shown = hosts
-    if len(hosts) > MOST_BARS:
-        shown = hosts[np.linspace(0, len(hosts) - 1, min(len(hosts), 500)).astype(int)]
-    names = problem.nodes.ids.take(shown).to_pylist()
-    texts = [
-        f"<b>{escape(name)}</b><br>{rate(load)} of {rate(limit)} tuples/s, {used:.0%}"
-        for name, load, limit, used in zip(
-            names, picture.load[shown], picture.limit[shown], picture.used[shown], strict=True
-        )
+def _virtual(picture: Picture, problem: Problem, plan: Plan) -> list[list[Any]]:
+    """Where sub-joins would sit, with their names."""
+    if not len(picture.virtual):
+        return []
+    rows = thin(np.arange(len(picture.virtual), dtype=np.int32), plan.joins.demand, MOST_MARKS)
+    left = problem.sources.ids.take(pa.array(plan.joins.left[rows])).to_pylist()
+    right = problem.sources.ids.take(pa.array(plan.joins.right[rows])).to_pylist()
+    return [
+        [_rounded(x), _rounded(y), f"{a} ⋈ {b}"]
+        for (x, y), a, b in zip(picture.virtual[rows], left, right, strict=True)
+        if np.isfinite(x) and np.isfinite(y)
     ]
-    hover = {"hovertext": texts, "hovertemplate": "%{hovertext}<extra></extra>", "showlegend": False}
-    used = np.minimum(picture.used[shown], top)
-    if len(hosts) <= MOST_BARS:
-        colours = np.where(picture.overloaded[shown], palette.OVERLOAD, palette.UTILISATION[2][1]).tolist()
-        figure.add_trace(
-            go.Bar(
-                x=used,
-                y=[str(i) for i in range(len(shown))],
-                orientation="h",
-                marker={"color": colours},
-                width=0.62,
-                text=[f"{rate(a)} / {rate(b)}" for a, b in zip(picture.load[shown], picture.limit[shown], strict=True)],
-                textposition="auto",
-                insidetextanchor="end",
-                **hover,
-            ),
-            **place,
-        )
-        figure.update_xaxes(tickformat=".0%", range=[0, top * 1.15], **axis, **place)
-        figure.update_yaxes(
-            type="category",
-            range=[max(len(hosts), 8) - 0.4, -0.6],
-            tickvals=[str(i) for i in range(len(shown))],
-            ticktext=[name if len(name) <= 14 else name[:13] + "…" for name in names],
-            showgrid=False,
-            **place,
-        )
-        figure.add_vline(x=1.0, line=line, **place)
-        return
-    at = (np.linspace(0, len(hosts) - 1, len(shown)) + 0.5) / len(hosts)
-    figure.add_trace(
-        go.Scatter(
-            x=at,
-            y=used,
-            mode="lines",
-            fill="tozeroy",
-            line={"color": palette.UTILISATION[2][1], "width": 1.2},
-            fillcolor=palette.UTILISATION[1][1],
-            **hover,
-        ),
-        **place,
-    )
-    over = picture.overloaded[shown]
-    if over.any():
-        figure.add_trace(
-            go.Scatter(
-                x=at[over],
-                y=used[over],
-                mode="lines",
-                line={"color": palette.OVERLOAD, "width": 3},
-                hoverinfo="skip",
-                showlegend=False,
-            ),
-            **place,
-        )
-    figure.update_xaxes(tickformat=".0%", title=f"{len(hosts):,} hosts, fullest first", range=[0, 1], **axis, **place)
-    figure.update_yaxes(tickformat=".0%", range=[0, top], **axis, **place)
-    figure.add_hline(y=1.0, line=line, **place)
+
+
+def _rounded(value: Any) -> float:
+    """Six digits are more than a screen shows."""
+    return float(f"{float(value):.6g}") if np.isfinite(value) else 0.0

@@ -199,7 +199,7 @@ def test_plans_are_handed_in_whole_or_not_at_all(spark: Any, tmp_path: Path) -> 
     assert hand_in(tmp_path / "plan", tmp_path / "run", loaded.problem) == ["00001"]
     assert hand_in(tmp_path / "plan", tmp_path / "run", loaded.problem) == ["00002"]
     (tmp_path / "plan" / "replicas.parquet").unlink()
-    with pytest.raises(InvalidInput, match="no such plan file"):
+    with pytest.raises(InvalidInput, match="no such file of a plan"):
         hand_in(tmp_path / "plan", tmp_path / "run", loaded.problem)
 
 
