@@ -187,13 +187,13 @@ def test_a_plan_explains_itself() -> None:
 
 def test_a_plan_shows_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = nova.optimize(model())
-    assert plan.show().data
+    assert "<iframe srcdoc=" in plan.show()._repr_html_()
     assert plan.show(tmp_path / "plan.html").read_text().startswith("<!")
-    monkeypatch.setitem(sys.modules, "nova.draw.html", None)
-    monkeypatch.delitem(sys.modules, "nova.draw.html")
-    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
-    with pytest.raises(MissingExtra, match=r"plan.show\(\) needs plotly: pip install 'nova-placement\[plot\]'"):
-        plan.show()
+    monkeypatch.setitem(sys.modules, "nova.draw.png", None)
+    monkeypatch.delitem(sys.modules, "nova.draw.png")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtra, match=r"plan.show\(\) needs matplotlib: pip install 'nova-placement\[plot\]'"):
+        plan.show(tmp_path / "plan.png")
 
 
 def test_approaches_stand_side_by_side(tmp_path: Path) -> None:

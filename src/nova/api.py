@@ -142,16 +142,16 @@ class Plan(model_plan.Plan):
         return explainer.stages() if join is None else explainer.joins(*join)
 
     def show(self, file: str | Path | None = None) -> Any:
-        """Draw the plan: into a `.html` or `.png` file, whose path is returned, or, without one, as a plotly figure
+        """Draw the plan: into a `.html` or `.png` file, whose path is returned, or, without one, as a page
         that a notebook displays."""
-        with optional("plan.show()"):
-            if file is not None:
-                from nova.draw import draw
-
-                return draw(self.problem, self, file)
+        if file is None:
             from nova.draw.html import page
 
             return page(self.problem, self)
+        with optional("plan.show()"):
+            from nova.draw import draw
+
+            return draw(self.problem, self, file)
 
     def controller(self, stability: Stability = Stability()) -> Controller:
         """A controller that follows this plan through events."""

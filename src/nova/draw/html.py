@@ -4,6 +4,7 @@ neither a network nor a library."""
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -64,11 +65,26 @@ PAGE = """<!doctype html>
 """
 
 
+@dataclass(frozen=True)
+class Page:
+    """A page that a notebook displays in a frame of its own."""
+
+    text: str
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{escape(self.text)}" style="width: 100%; height: 900px; border: 0"></iframe>'
+
+
 def write(problem: Problem, plan: Plan, file: Path) -> None:
     """Draw a plan as a page."""
+    file.write_text(page(problem, plan).text, encoding="utf-8")
+
+
+def page(problem: Problem, plan: Plan) -> Page:
+    """The page of a plan."""
     picture = compose(problem, plan, MOST_ARROWS, MOST_MARKS)
     assets = files("nova.draw").joinpath("assets")
-    page = PAGE.format(
+    text = PAGE.format(
         title=escape(f"Nova: {picture.title}"),
         note=escape(picture.note),
         legend="".join(f'<span><svg viewBox="0 0 18 14">{mark}</svg>{name}</span>' for name, mark in LEGEND),
@@ -76,7 +92,7 @@ def write(problem: Problem, plan: Plan, file: Path) -> None:
         script=assets.joinpath("plan.js").read_text("utf-8"),
         data=_embedded(content(picture, problem, plan)),
     )
-    file.write_text(page, encoding="utf-8")
+    return Page(text)
 
 
 def _embedded(value: Any) -> str:
