@@ -20,14 +20,17 @@ app = typer.Typer()
 @app.command()
 def command(
     scenario: Path = typer.Argument(..., metavar="SCENARIO", help="Scenario file, YAML or JSON."),
-    outputs: list[Path] = typer.Option(
-        ...,
+    outputs: list[Path] | None = typer.Option(
+        None,
         "-o",
         "--output",
         metavar="PLAN",
         help="Folder of the plan; FILE.csv or FILE.parquet for the table of placements. May be given for both.",
     ),
     all_rows: bool = typer.Option(False, "--all", help="Show every placement, not only what fits the terminal."),
+    explain_query: bool = typer.Option(
+        False, "--explain-query", help="Only print the operators of each query, with the rate on every edge."
+    ),
     seed: int | None = typer.Option(None, help="Same seed, same plan."),
     objective: str | None = typer.Option(None, help="What a placement costs: latency, or paper (Eq. 1)."),
     partition: str | None = typer.Option(None, help="How large joins are split: auto, grid or window."),
@@ -67,6 +70,13 @@ def command(
         "heights": heights,
         "neighbours": neighbours,
     }
+    if explain_query:
+        from nova.cli.queries import explain_queries
+
+        explain_queries(scenario, as_json=as_json)
+        return
+    if not outputs:
+        raise typer.BadParameter("the folder of the plan is missing", param_hint="'-o' / '--output'")
     from nova.scenario.folder import save
 
     folder, files = _targets(outputs)

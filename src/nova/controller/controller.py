@@ -13,6 +13,7 @@ from nova.controller import validate as admission
 from nova.controller.apply import Step
 from nova.controller.changes import Change
 from nova.controller.costs import total_cost
+from nova.controller.derived import with_derived
 from nova.controller.events import Event, OneEvent
 from nova.controller.layout import CREATED, GONE, REMOVED, STEP
 from nova.controller.ledger import end_step
@@ -79,7 +80,9 @@ class Controller:
         """Take in one event, or a batch as one step, and say what changes. A batch in which anything is wrong is
         refused as a whole with `InvalidInput`, which names `file` and `line` (without one: the number of the event),
         field and value; nothing changes."""
-        batch = (events,) if isinstance(events, OneEvent) else tuple(events)
+        batch: tuple[Event, ...] = (events,) if isinstance(events, OneEvent) else tuple(events)
+        if self.names.derived:
+            batch = tuple(with_derived(batch, self.names))
         state = self.state
         faults = admission.faults(batch, self.names, state.sources["node"], state.nodes["at"].shape[1], file, line)
         if faults:

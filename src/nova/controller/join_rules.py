@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from nova.model.operators import NOTHING_AROUND, Pipeline
 from nova.model.problem import Dense, Equal, JoinMatrix, Pairs, Query
 
 Label = tuple[str, ...]
@@ -31,6 +32,8 @@ class Rule:
     """Code by source row; −1: joins nothing."""
     exceptional: bool = False
     """Whether pairs were allowed or withdrawn one by one, so that the rule alone no longer says what is joined."""
+    pipeline: Pipeline = NOTHING_AROUND
+    """What happens to tuples before and after the join."""
     _numbers: dict[Label, int] = field(default_factory=dict)
     _members: dict[tuple[int, int], list[int]] | None = None
 
@@ -41,9 +44,9 @@ class Rule:
         sides = (query.left, query.right)
         match query.matrix:
             case Dense():
-                return Rule(query.id, sides, query.window_ms, "dense")
+                return Rule(query.id, sides, query.window_ms, "dense", pipeline=query.pipeline)
             case Pairs():
-                return Rule(query.id, sides, query.window_ms, "pairs")
+                return Rule(query.id, sides, query.window_ms, "pairs", pipeline=query.pipeline)
             case Equal() as equal:
                 attributes = tuple(equal.attribute.split(", "))
                 codes = np.full(sources, -1, np.int32)
@@ -62,6 +65,7 @@ class Rule:
                     attributes,
                     labels,
                     codes,
+                    pipeline=query.pipeline,
                     _numbers={label: code for code, label in enumerate(labels)},
                 )
 

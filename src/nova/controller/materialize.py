@@ -62,6 +62,7 @@ def problem_of(state: State, names: Names, measured: Measured) -> Written:
                     complete=len(rows) == np.count_nonzero(mine & exists),
                 ),
                 rule.window_ms,
+                rule.pipeline,
             )
         )
     problem = Problem(
@@ -83,6 +84,7 @@ def problem_of(state: State, names: Names, measured: Measured) -> Written:
         ),
         queries=tuple(queries),
         latency=measured.latency(state, kept_nodes, node_row),
+        derived=names.derived,
     )
     return Written(replace(problem, digest=digest(problem)), node_row, source_row, query_row)
 

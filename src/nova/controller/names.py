@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from nova.controller.join_rules import Rule
-from nova.model.problem import Problem
+from nova.model.problem import Derived, Problem
 
 T = TypeVar("T")
 
@@ -23,11 +23,14 @@ class Names:
         """Per stream."""
         self.queries: list[Rule | None] = []
         self.query_rows: dict[str, int] = {}
+        self.derived: dict[int, Derived] = {}
+        """Streams that queries make of others, by row."""
 
     @staticmethod
     def of(problem: Problem) -> Names:
         """The ids of a problem, whose rows are as there."""
         names = Names()
+        names.derived = dict(problem.derived)
         names.nodes = problem.nodes.ids.to_pylist()
         names.node_rows = {name: row for row, name in enumerate(names.nodes)}
         names.sources = problem.sources.ids.to_pylist()

@@ -28,11 +28,12 @@ from nova.controller.state import State
 from nova.controller.table import Table
 from nova.journal.errors import Damaged
 from nova.journal.files import write_whole
+from nova.model.operators import Grouping, Pipeline, Side
 from nova.model.options import Options
-from nova.model.problem import Latency
+from nova.model.problem import Derived, Latency
 from nova.placement.index import HostIndex
 
-VERSION = 1
+VERSION = 2
 """To be raised when attributes of the classes below change: an older snapshot then names what no longer fits."""
 PATTERN = "snapshot-*.nova"
 _HEAD = struct.Struct("<8sHHQ16sQ")
@@ -41,7 +42,22 @@ _DIGEST = 32
 _ALIGN = 16
 _CLASSES: dict[str, Any] = {
     cls.__name__: cls
-    for cls in (Controller, State, Table, Names, Rule, Measured, HostIndex, Latency, Options, Stability)
+    for cls in (
+        Controller,
+        State,
+        Table,
+        Names,
+        Rule,
+        Measured,
+        HostIndex,
+        Latency,
+        Options,
+        Stability,
+        Derived,
+        Pipeline,
+        Side,
+        Grouping,
+    )
 }
 _LEFT_OUT = {("State", "_handle")}
 """What is worked out anew from the rest."""

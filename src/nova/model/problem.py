@@ -6,6 +6,7 @@ kept only to be written out again. `nova.scenario` builds a Problem from files; 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -13,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from nova.model.operators import NOTHING_AROUND, Pipeline
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int32]
@@ -118,6 +121,19 @@ class Query:
     """Row of the sink's node."""
     matrix: JoinMatrix
     window_ms: float = 1000.0
+    pipeline: Pipeline = NOTHING_AROUND
+    """What happens to tuples before and after the join; nothing for `left`, `right`, `on`."""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A stream that a query makes of another one where its tuples are born: filtered, or copied into windows. It has
+    the same sources, in the same order."""
+
+    base: int
+    """Row of the stream it is made of."""
+    factor: float
+    """Tuples that travel for each that is born."""
 
 
 @dataclass(frozen=True)
@@ -149,10 +165,16 @@ class Problem:
     sources: Sources
     queries: tuple[Query, ...]
     latency: Latency | None = None
+    derived: Mapping[int, Derived] = field(default_factory=dict)
+    """Streams that queries make of others, by their row."""
     digest: str = ""
     """Checksum of the scenario it came from; written into plans so that a stale plan is noticed."""
     warnings: tuple[str, ...] = field(default=())
     """What was repaired on reading (say, two directions of an RTT averaged), in words."""
+
+    def born(self, stream: int) -> int:
+        """The stream whose tuples enter the system, for a stream that a query makes of it; itself otherwise."""
+        return self.derived[stream].base if stream in self.derived else stream
 
     def sources_of(self, stream: int) -> Ints:
         """Rows of the source table that belong to a stream."""

@@ -3,11 +3,13 @@
 from nova.scenario.builder import Model
 from nova.scenario.digest import digest
 from nova.scenario.model import Columns, Document, Query, Stream, StreamInput, Window, schema
-from nova.scenario.scenario import Scenario, load
+from nova.scenario.scenario import Explained, Scenario, load, load_queries
 
 __all__ = [
     "load",
     "Model",
+    "load_queries",
+    "Explained",
     "Scenario",
     "Document",
     "Stream",

@@ -58,33 +58,45 @@ class Model:
         self._latencies.add(table)
         return self
 
-    def add_stream(self, name: str, sources: TableLike, input: Mapping[str, Any] | None = None) -> Self:  # noqa: A002
+    def add_stream(
+        self,
+        name: str,
+        sources: TableLike,
+        input: Mapping[str, Any] | None = None,  # noqa: A002
+        columns: Mapping[str, Any] | None = None,
+    ) -> Self:
         """A logical stream: a table of sources with the columns id, node, rate (tuples/s) and attributes to join on.
-        `input` says where its tuples come from when the plan runs."""
+        `input` says where its tuples come from when the plan runs, `columns` what they hold, for queries in SQL."""
         if isinstance(sources, Mapping):
             sources = [dict(sources)]
-        self._streams[name] = {"sources": _plain(sources)} | ({} if input is None else {"input": dict(input)})
+        given = {"input": input, "columns": columns}
+        self._streams[name] = {"sources": _plain(sources)} | {k: dict(v) for k, v in given.items() if v is not None}
         return self
 
     def add_query(
         self,
         id: str,  # noqa: A002
         *,
-        left: str,
-        right: str,
         sink: str,
+        left: str | None = None,
+        right: str | None = None,
+        sql: str | None = None,
         on: str | Sequence[str] | None = None,
         pairs: TableLike | None = None,
-        window: str | float | Mapping[str, Any] = "1s",
+        window: str | float | Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> Self:
-        """A query: left ⋈ right within windows (`"1s"`, or a number of ms), results to the node `sink`.
+        """A query: left ⋈ right within windows (`"1s"`, which it is by default, or a number of ms), results to the node
+        `sink`; or all of it as `sql`.
 
         `on` names attributes of the sources that must be equal, `pairs` lists the sources that join; neither: all do.
         Other fields are those of a query in a scenario file.
         """
-        query: dict[str, Any] = {"id": id, "left": left, "right": right, "sink": sink, **fields}
-        query["window"] = dict(window) if isinstance(window, Mapping) else {"tumbling": _duration(window)}
+        given = {"left": left, "right": right, "sql": sql}
+        named = {name: value for name, value in given.items() if value is not None}
+        query: dict[str, Any] = {"id": id, **named, "sink": sink, **fields}
+        if window is not None:
+            query["window"] = dict(window) if isinstance(window, Mapping) else {"tumbling": _duration(window)}
         if on is not None:
             query["on"] = on if isinstance(on, str) else list(on)
         if pairs is not None:

@@ -28,6 +28,8 @@ def digest(problem: Problem) -> str:
     _feed(state, *problem.streams, sources.ids, sources.stream, sources.node, sources.rate)
     for query in problem.queries:
         _feed(state, query.id, str(query.left), str(query.right), str(query.sink), repr(float(query.window_ms)))
+        if query.pipeline.sql:
+            _feed(state, "sql", query.pipeline.sql)
         match query.matrix:
             case Dense():
                 _feed(state, "dense")

@@ -163,6 +163,20 @@ class StreamInput(_Part):
         return str(folder / self.path)
 
 
+class Column(_Part):
+    """A column of a stream's tuples."""
+
+    type: str | None = None
+    """Spark's name of its type, such as bigint, double or string."""
+    distinct: Annotated[float, Field(gt=0, allow_inf_nan=False), _quantity(NUMBER)] | None = None
+    """How many different values it has: what selectivities are estimated from."""
+
+
+def _column(value: Any) -> Any:
+    """`price: double` is short for `price: {type: double}`."""
+    return {"type": value} if isinstance(value, str) else {} if value is None else value
+
+
 class Stream(_Part):
     """A logical stream: many sources of one kind."""
 
@@ -170,6 +184,11 @@ class Stream(_Part):
     """Table with the columns id, node, rate (tuples/s) and any attributes to join on."""
     input: StreamInput | None = None
     """Where its tuples come from; needed to run the plan, not to make it."""
+    columns: (
+        dict[Name, Annotated[Column, BeforeValidator(_column, json_schema_input_type=Column | str | None)]] | None
+    ) = None
+    """Columns of the tuples beside source, time and value, for queries in SQL; where not stated, they are read from the
+    input."""
 
 
 class Window(_Part):
@@ -180,13 +199,15 @@ class Window(_Part):
 
 
 class Query(_Part):
-    """left ⋈ right in tumbling windows, results to a sink."""
+    """A join of two streams with its results to a sink: as `sql`, or in short as `left`, `right` and `on`."""
 
     id: Name
     """Name of the query, unique."""
-    left: Name
+    sql: str | None = None
+    """The whole query: see docs/howto/queries.md. Instead of left, right, on and window."""
+    left: Name | None = None
     """Name of the left stream."""
-    right: Name
+    right: Name | None = None
     """Name of the right stream; a stream is not joined with itself."""
     on: Attributes | None = None
     """Attribute (or list of attributes) of the sources: those with equal values join."""
@@ -194,8 +215,29 @@ class Query(_Part):
     """Table with the columns left, right and, if known, output_rate: exactly these sources join."""
     window: Window = Field(default_factory=Window)
     """Tumbling window; 1 s where not stated."""
+    selectivity: dict[Name, Annotated[float, Field(ge=0, allow_inf_nan=False), _quantity(NUMBER)]] = Field(
+        default_factory=dict
+    )
+    """What is known about the data of an `sql` query: by stream the share of tuples that its filters let through;
+    `join`: the share of pairs in a window that join; `group`: groups per window."""
     sink: Name
     """Node that gets the results."""
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Query:
+        short = [name for name in ("left", "right", "on", "window") if name in self.model_fields_set]
+        if self.sql is not None and short:
+            raise PydanticCustomError(
+                "form", "`sql` says it all: {names} cannot stand beside it", {"names": ", ".join(short)}
+            )
+        if self.sql is None:
+            missing = [name for name in ("left", "right") if getattr(self, name) is None]
+            if missing:
+                message = "{names} missing: give left and right, or `sql`"
+                raise PydanticCustomError("form", message, {"names": " and ".join(missing)})
+            if self.selectivity:
+                raise PydanticCustomError("form", "`selectivity` belongs to `sql`")
+        return self
 
     @model_validator(mode="after")
     def _one_matrix(self) -> Query:

@@ -104,6 +104,12 @@ def count_pairs(matrix: JoinMatrix, left: int, right: int) -> int:
             return int(a @ b)
 
 
+def values_in(side: StreamSources, attribute: str) -> pa.StringArray:
+    """The different values of an attribute; none where the sources do not have it."""
+    found = side.table.columns.get(attribute)
+    return pa.array([], pa.string()) if found is None else side.table.text(attribute).drop_null().unique()
+
+
 def values_of(side: StreamSources, attributes: tuple[str, ...]) -> str:
     """The values that sources have in the attributes of a join, to show why nothing joins."""
     columns = [side.table.text(name) for name in attributes]

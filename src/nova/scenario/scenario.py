@@ -12,9 +12,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import ValidationError
 
+from nova.model.operators import OperatorGraph, Pipeline
 from nova.model.options import Options
-from nova.model.problem import Dense, JoinMatrix, Pairs, Problem, Query, Sources
+from nova.model.problem import Dense, Derived, JoinMatrix, Pairs, Problem, Query, Sources
+from nova.query import (
+    Schema,
+    SqlFault,
+    Statement,
+    analyse,
+    attribute_keys,
+    build_graph,
+    copies,
+    lower,
+    passing,
+    short_sql,
+    window_us,
+)
 from nova.scenario import document, model
+from nova.scenario.columns import schema_of
 from nova.scenario.digest import digest
 from nova.scenario.faults import Faults, suggestion
 from nova.scenario.latency import build_latency, check_reachable, is_matrix
@@ -26,6 +41,7 @@ from nova.scenario.queries import (
     count_pairs,
     equal_matrix,
     pairs_matrix,
+    values_in,
     values_of,
 )
 from nova.scenario.reader import read_table
@@ -41,6 +57,8 @@ class Scenario:
     problem: Problem
     options: Options
     """The file's options with the overrides on top."""
+    graphs: tuple[OperatorGraph, ...] = ()
+    """The operators of each query, with the rates between them."""
 
     @property
     def streams(self) -> Mapping[str, model.Stream]:
@@ -65,23 +83,56 @@ def load(scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] 
     tables and paths hold from the current folder. `overrides` are options that win over those of the scenario; None
     values are left out.
     """
+    faults = Faults()
+    path, content, options = _content(scenario, overrides or {}, faults)
+    builder = _Builder(path, content, faults)
+    problem = builder.build()
+    faults.check()
+    assert problem is not None
+    return Scenario(path, content, replace(problem, digest=digest(problem)), options, tuple(builder.graphs))
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The queries of a scenario, also those that cannot be planned."""
+
+    graphs: tuple[OperatorGraph, ...]
+    sinks: tuple[int, ...]
+    """Row of each query's sink."""
+    unplanned: tuple[str, ...]
+    """Why a query cannot be planned; empty where it can."""
+    problem: Problem
+    """Nodes, sources and the queries that can be planned."""
+    options: Options
+
+
+def load_queries(scenario: str | Path | Mapping[str, Any]) -> Explained:
+    """Read a scenario for the sake of its queries. Raises InvalidInput with everything that is wrong."""
+    faults = Faults()
+    path, content, options = _content(scenario, {}, faults)
+    builder = _Builder(path, content, faults, plans=False)
+    problem = builder.build()
+    faults.check()
+    assert problem is not None
+    return Explained(tuple(builder.graphs), tuple(builder.sinks), tuple(builder.unplanned), problem, options)
+
+
+def _content(
+    scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any], faults: Faults
+) -> tuple[Path, model.Document, Options]:
+    """What the file says, and the options."""
     if isinstance(scenario, Mapping):
         path, written = Path("scenario"), dict(scenario)
     else:
         path = Path(scenario)
         written = document.read(path)
-    faults = Faults()
-    options = _options(path, written.get("options"), overrides or {}, faults)
+    options = _options(path, written.get("options"), overrides, faults)
     try:
-        content = model.Document.model_validate(written)
+        return path, model.Document.model_validate(written), options
     except ValidationError as error:
         model.note(error, model.Document, path, faults)
         faults.check()
         raise  # not reached: the error has at least one fault
-    problem = _Builder(path, content, faults).build()
-    faults.check()
-    assert problem is not None
-    return Scenario(path, content, replace(problem, digest=digest(problem)), options)
 
 
 def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,24 +160,55 @@ def _options(path: Path, written: Any, overrides: Mapping[str, Any], faults: Fau
     return Options(**merged)
 
 
+@dataclass(frozen=True)
+class _Bound:
+    """A query in the one form that all have: two streams, joined in tumbling windows, and what is around that."""
+
+    left: str
+    right: str
+    on: tuple[str, ...]
+    """Attributes of the sources that must be equal."""
+    window_ms: float
+    pipeline: Pipeline
+    factors: tuple[float, float] = (1.0, 1.0)
+    """Tuples of each side that travel for each that is born."""
+    aliases: tuple[str, str] = ("", "")
+
+
 class _Builder:
     """Turns the tables of a document into a Problem, and goes on after faults to find them all."""
 
-    def __init__(self, path: Path, content: model.Document, faults: Faults) -> None:
+    def __init__(self, path: Path, content: model.Document, faults: Faults, *, plans: bool = True) -> None:
+        """Without `plans`, queries that cannot be planned are no faults."""
         self.path = path
         self.content = content
         self.faults = faults
+        self.plans = plans
         self.warnings: list[str] = []
+        self.graphs: list[OperatorGraph] = []
+        self.sinks: list[int] = []
+        self.unplanned: list[str] = []
+        self.names: list[str] = []
+        """Streams, then those that queries make of them."""
+        self.parts: list[StreamSources] = []
+        self.derived: dict[int, Derived] = {}
+        self.used: set[str] = set()
+        """Streams that a query reads."""
 
     def build(self) -> Problem | None:
         """The problem; None where there are faults."""
         content = self.content
         table = read_table(content.nodes, self.path, "nodes", self.faults)
         nodes = build_nodes(table, self.warnings) if table is not None else None
-        names = tuple(content.streams)
         ids = nodes.ids if nodes is not None else None
-        streams = {name: self._stream(name, ids) for name in names}
+        streams = {name: self._stream(name, ids) for name in content.streams}
+        self.names = list(streams)
+        whole = [part for part in streams.values() if part is not None]
+        self.parts = whole if len(whole) == len(streams) else []
         queries = self._queries(streams, ids)
+        for name in streams:
+            if name not in self.used:
+                self.warnings.append(f"{self.path}: no query joins stream {name!r}")
         latency = None
         if content.latency is not None and ids is not None:
             found = read_table(
@@ -138,53 +220,136 @@ class _Builder:
             self.faults.add(str(self.path), message, field="latency")
         if len(self.faults) or nodes is None:
             return None
-        parts = [part for part in streams.values() if part is not None]
+        parts = self.parts
         stream = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
         node = np.concatenate([part.node for part in parts])
         if nodes.coordinates is None:
             used = nodes.hosts.copy()
             used[node] = True
-            used[[query.sink for query in queries]] = True
+            used[self.sinks] = True
             check_reachable(latency, nodes, used, str(self.path), self.faults)
         sources = Sources(
             pa.concat_arrays([part.ids for part in parts]), stream, node, np.concatenate([part.rate for part in parts])
         )
-        return Problem(nodes, names, sources, tuple(queries), latency, warnings=tuple(self.warnings))
+        return Problem(
+            nodes,
+            tuple(self.names),
+            sources,
+            tuple(queries),
+            latency,
+            derived=self.derived,
+            warnings=tuple(self.warnings),
+        )
 
     def _stream(self, name: str, nodes: pa.StringArray | None) -> StreamSources | None:
         table = read_table(self.content.streams[name].sources, self.path, f"streams.{name}.sources", self.faults)
-        if not any(name in (query.left, query.right) for query in self.content.queries):
-            self.warnings.append(f"{self.path}: no query joins stream {name!r}")
         return build_sources(table, nodes) if table is not None else None
 
     def _queries(self, streams: Mapping[str, StreamSources | None], nodes: pa.StringArray | None) -> list[Query]:
-        rows = {name: row for row, name in enumerate(streams)}
-        starts = np.cumsum([0, *(len(part) if part is not None else 0 for part in streams.values())])
         queries: list[Query] = []
         seen: dict[str, int] = {}
         for i, query in enumerate(self.content.queries):
             if query.id in seen:
                 self._wrong(i, "id", f"duplicate: query {seen[query.id] + 1} has this id too", query.id)
             seen.setdefault(query.id, i)
-            for side in ("left", "right"):
-                name = getattr(query, side)
-                if name not in streams:
-                    self._wrong(i, side, f"no such stream{suggestion(name, streams)}", name)
-            if query.left == query.right:
-                self._wrong(i, "right", "a stream is not joined with itself", query.right)
             sink = self._sink(i, query.sink, nodes)
-            left, right = streams.get(query.left), streams.get(query.right)
+            self.sinks.append(sink)
+            self.unplanned.append("")
+            bound = self._short(i, query, streams) if query.sql is None else self._sql(i, query, query.sql, streams)
+            if bound is None:
+                continue
+            left, right = streams[bound.left], streams[bound.right]
             if left is None or right is None:
                 continue
-            matrix = self._matrix(i, query, left, right)
-            if matrix is None or sink < 0:
+            matrix = self._matrix(i, query, bound, left, right)
+            if matrix is None or sink < 0 or not self.parts:
                 continue
+            rows = [
+                self._row(i, f"{query.id}.{alias}", name, factor)
+                for alias, name, factor in zip(bound.aliases, (bound.left, bound.right), bound.factors, strict=True)
+            ]
             if isinstance(matrix, Pairs):
-                shift = [np.int32(starts[rows[name]]) for name in (query.left, query.right)]
+                starts = np.cumsum([0, *(len(part) for part in self.parts)])
+                shift = [np.int32(starts[row]) for row in rows]
                 matrix = Pairs(matrix.left + shift[0], matrix.right + shift[1], matrix.output_rate)
-            window = query.window.tumbling
-            queries.append(Query(query.id, rows[query.left], rows[query.right], sink, matrix, window))
+            queries.append(Query(query.id, rows[0], rows[1], sink, matrix, bound.window_ms, bound.pipeline))
         return queries
+
+    def _row(self, i: int, derived: str, name: str, factor: float) -> int:
+        """Row of a stream as a query reads it: of a new one where it is not read as it is born."""
+        base = self.names.index(name)
+        if factor == 1.0:
+            return base
+        if derived in self.names:
+            self._wrong(i, "id", f"a stream is called {derived!r}, as this query calls its own: rename one", derived)
+        part = self.parts[base]
+        self.names.append(derived)
+        self.parts.append(replace(part, rate=part.rate * factor))
+        self.derived[len(self.names) - 1] = Derived(base, factor)
+        return len(self.names) - 1
+
+    def _short(self, i: int, query: model.Query, streams: Mapping[str, StreamSources | None]) -> _Bound | None:
+        """`left`, `right`, `on` and `window`."""
+        assert query.left is not None
+        assert query.right is not None
+        for side, name in (("left", query.left), ("right", query.right)):
+            self.used.add(name)
+            if name not in streams:
+                self._wrong(i, side, f"no such stream{suggestion(name, streams)}", name)
+        if query.left == query.right:
+            self._wrong(i, "right", "a stream is not joined with itself", query.right)
+        known = {name: streams.get(name) for name in (query.left, query.right)}
+        if any(part is None for part in known.values()):
+            return None
+        on = tuple(query.on or ())
+        if len(known) == 2:
+            attributes = {name: float(len(values_in(part, name))) for part in known.values() if part for name in on}
+            schemas = {name: Schema({}, attributes, known=False) for name in known}
+            statement = analyse(short_sql(query.left, query.right, on, query.window.tumbling), schemas)
+            self._graph(query, statement, streams)
+        return _Bound(query.left, query.right, on, query.window.tumbling, Pipeline(on=on))
+
+    def _sql(self, i: int, query: model.Query, sql: str, streams: Mapping[str, StreamSources | None]) -> _Bound | None:
+        """A query's text; faults name line, column and token."""
+        parts = {name: part for name, part in streams.items() if part is not None}
+        try:
+            schemas = {
+                name: schema_of(self.content.streams[name], part, self.path.parent) for name, part in parts.items()
+            }
+            statement = analyse(sql, schemas)
+            self.used |= set(statement.streams.values())
+            unknown = set(query.selectivity) - {*statement.streams, "join", "group"}
+            for name in sorted(unknown):
+                known = [*statement.streams, "join", "group"]
+                self._wrong(i, "selectivity", f"no such part of the query{suggestion(name, known)}", name)
+            self._graph(query, statement, streams)
+            pipeline = lower(statement)
+        except SqlFault as error:
+            if self.plans or not error.unplanned:
+                self._wrong(i, "sql", str(error))
+            self.unplanned[-1] = str(error)
+            return None
+        (left, right), copied = statement.streams.items(), copies(statement)
+        shares = {alias: passing(statement, alias, query.selectivity).value for alias in (left[0], right[0])}
+        factors = [share * copied[alias] for alias, share in shares.items()]
+        columns = tuple(
+            (name, tuple(schemas[name].columns)) for name in statement.streams.values() if schemas[name].known
+        )
+        pipeline = replace(pipeline, shares=tuple(shares.items()), columns=columns)
+        return _Bound(
+            left[1],
+            right[1],
+            attribute_keys(statement) if query.pairs is None else (),
+            window_us(statement) / 1000,
+            pipeline,
+            (factors[0], factors[1]),
+            (left[0], right[0]),
+        )
+
+    def _graph(self, query: model.Query, statement: Statement, streams: Mapping[str, StreamSources | None]) -> None:
+        """Keep the graph of a query."""
+        given = {name: float(part.rate.sum()) for name, part in streams.items() if part is not None}
+        self.graphs.append(build_graph(query.id, statement, given, query.selectivity))
 
     def _sink(self, i: int, name: str, nodes: pa.StringArray | None) -> int:
         if nodes is None:
@@ -194,28 +359,31 @@ class _Builder:
             self._wrong(i, "sink", f"no such node{suggestion(name, nodes.to_pylist())}", name)
         return int(row)
 
-    def _matrix(self, i: int, query: model.Query, left: StreamSources, right: StreamSources) -> JoinMatrix | None:
+    def _matrix(
+        self, i: int, query: model.Query, bound: _Bound, left: StreamSources, right: StreamSources
+    ) -> JoinMatrix | None:
         matrix: JoinMatrix | None = Dense()
         why = ""
-        if query.on is not None:
-            matrix = equal_matrix(query.on, left, right)
+        if bound.on:
+            matrix = equal_matrix(bound.on, left, right)
             if matrix is not None:
-                why = f": {query.left} has {values_of(left, query.on)}, {query.right} has {values_of(right, query.on)}"
-                for name, codes in ((query.left, matrix.left), (query.right, matrix.right)):
+                why = f": {bound.left} has {values_of(left, bound.on)}, {bound.right} has {values_of(right, bound.on)}"
+                for name, codes in ((bound.left, matrix.left), (bound.right, matrix.right)):
                     if missing := int(np.count_nonzero(codes < 0)):
                         text = f"{missing:,} sources of stream {name!r} have no {matrix.attribute}: they join nothing"
                         self.warnings.append(f"{self.path}: query {query.id!r}: {text}")
         elif query.pairs is not None:
             table = read_table(query.pairs, self.path, f"queries.{query.id}.pairs", self.faults)
-            matrix = pairs_matrix(table, left, right, (query.left, query.right)) if table is not None else None
+            matrix = pairs_matrix(table, left, right, (bound.left, bound.right)) if table is not None else None
         if matrix is None:
             return None
         count = count_pairs(matrix, len(left), len(right))
+        field = "on" if query.sql is None else "sql"
         if count == 0:
-            self._wrong(i, "on", f"no two sources join{why}")
+            self._wrong(i, field, f"no two sources join{why}")
         if count > MOST_PAIRS:
             message = f"{count:,} pairs of sources join, more than {MOST_PAIRS:,}: say which, with `on` or `pairs`"
-            self._wrong(i, "on", message)
+            self._wrong(i, field, message)
         return matrix
 
     def _wrong(self, i: int, field: str, message: str, value: object = None) -> None:

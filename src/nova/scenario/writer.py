@@ -49,7 +49,7 @@ def write(folder: Path, problem: Problem, options: Options, inputs: Mapping[str,
     document["streams"] = {}
     for number, name in enumerate(problem.streams):
         rows = problem.sources_of(number)
-        if not len(rows):
+        if not len(rows) or number in problem.derived:
             continue
         columns = {
             "id": problem.sources.ids.take(pa.array(rows)),
@@ -60,6 +60,9 @@ def write(folder: Path, problem: Problem, options: Options, inputs: Mapping[str,
         stream: dict[str, Any] = {"sources": _save(folder, f"sources-{number}", columns)}
         if inputs and name in inputs:
             stream["input"] = inputs[name]
+        declared = dict(columns for query in problem.queries for columns in query.pipeline.columns)
+        if name in declared:
+            stream["columns"] = dict.fromkeys(declared[name])
         document["streams"][name] = stream
     document["queries"] = written
     document["options"] = {name: value for name, value in options.as_dict().items() if value is not None}
@@ -90,14 +93,17 @@ def _nodes(problem: Problem) -> dict[str, Any]:
 
 def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attributes, folder: Path) -> dict[str, Any]:
     query = problem.queries[number]
-    document: dict[str, Any] = {
-        "id": query.id,
-        "left": problem.streams[query.left],
-        "right": problem.streams[query.right],
-    }
+    document: dict[str, Any] = {"id": query.id}
+    around = query.pipeline
+    if around.sql:
+        document["sql"] = around.sql
+        document["selectivity"] = dict(around.shares)
+    else:
+        document |= {"left": problem.streams[query.left], "right": problem.streams[query.right]}
     match query.matrix:
         case Equal() as equal if attributes.take(query, equal):
-            document["on"] = equal.attribute.split(", ")
+            if not around.sql:
+                document["on"] = equal.attribute.split(", ")
         case Dense():
             pass
         case _:
@@ -112,7 +118,8 @@ def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attribut
                     "output_rate": pa.array(joins.output_rate[mine], from_pandas=True),
                 },
             )
-    document["window"] = {"tumbling": f"{float(query.window_ms)!r}ms"}
+    if not around.sql:
+        document["window"] = {"tumbling": f"{float(query.window_ms)!r}ms"}
     document["sink"] = problem.nodes.ids[query.sink].as_py()
     return document
 
@@ -131,7 +138,8 @@ class _Attributes:
         names = equal.attribute.split(", ")
         if len(equal.values) != len(names) or len(set(names) & {"id", "node", "rate"}):
             return False
-        sides: list[tuple[int, Ints]] = [(query.left, equal.left), (query.right, equal.right)]
+        born = self.problem.born
+        sides: list[tuple[int, Ints]] = [(born(query.left), equal.left), (born(query.right), equal.right)]
         told: dict[tuple[int, str], pa.StringArray] = {}
         for stream, codes in sides:
             for name, values in zip(names, equal.values, strict=True):

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -166,16 +166,31 @@ class Job:
 
     def last_window(self) -> int | None:
         """Highest window that a finished batch (or one that was finished but for its commit) has routed."""
-        if not self._progress.exists():
-            return None
-        last: int | None = json.loads(self._progress.read_text())["last_window"]
+        last: int | None = self._remembered().get("last_window")
         return last
 
+    def watermark_us(self) -> int | None:
+        """Event time up to which the ends of buckets are dropped from now on, as Spark works it out from all finished
+        batches; None while a side has brought nothing."""
+        known = self._remembered()
+        if "left_end" not in known or "right_end" not in known:
+            return None
+        end: int = min(known["left_end"], known["right_end"])
+        return end - watermark_delay_ms(self.lateness_ms, self.flow) * 1000
+
     def remember(self, tally: Tally) -> None:
-        """Write down the highest window so far, before Spark commits the batch."""
-        before = self.last_window()
-        if tally.last_window is not None and (before is None or tally.last_window > before):
-            write_safely(self._progress, json.dumps({"last_window": tally.last_window}))
+        """Write down the highest window and the last ends of buckets so far, before Spark commits the batch."""
+        told = before = self._remembered()
+        for name in ("last_window", "left_end", "right_end"):
+            new, old = getattr(tally, name), before.get(name)
+            if new is not None and (old is None or new > old):
+                told = told | {name: new}
+        if told != before:
+            write_safely(self._progress, json.dumps(told))
+
+    def _remembered(self) -> dict[str, Any]:
+        known: dict[str, Any] = json.loads(self._progress.read_text()) if self._progress.exists() else {}
+        return known
 
 
 def routes_of(problem: Problem, plan: Plan, query: int) -> Routes:
@@ -189,7 +204,12 @@ def with_watermark(packets: DataFrame, lateness_ms: int, flow: Flow) -> DataFram
     It runs on the ends of buckets, so one bucket is added to the lateness: no tuple that is at most `lateness_ms` late
     is dropped.
     """
-    return packets.withWatermark("bucket_end", f"{lateness_ms + -(-flow.bucket_us // 1000)} milliseconds")
+    return packets.withWatermark("bucket_end", f"{watermark_delay_ms(lateness_ms, flow)} milliseconds")
+
+
+def watermark_delay_ms(lateness_ms: int, flow: Flow) -> int:
+    """How far the watermark stays behind the latest end of a bucket."""
+    return lateness_ms + -(-flow.bucket_us // 1000)
 
 
 def join_packets(left: DataFrame, right: DataFrame) -> DataFrame:

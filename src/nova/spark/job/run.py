@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
 import time
@@ -20,6 +21,7 @@ from nova.model.problem import Floats, Problem
 from nova.routing import Routes
 from nova.scenario import Scenario
 from nova.spark.emulate import Emulation, Epochs
+from nova.spark.job.around import Around, before, keys_of
 from nova.spark.job.folder import RunFolder
 from nova.spark.job.job import Job, NewPlan, routes_of
 from nova.spark.job.listener import Listener
@@ -145,9 +147,12 @@ class Run:
             self.running.append(self._start(number, inputs))
 
     def _start(self, number: int, inputs: dict[str, Input]) -> Running:
-        query, written = self.problem.queries[number], self.scenario.document.queries[number]
-        left, right = inputs[written.left], inputs[written.right]
-        sides = agree(left.frame, right.frame, tuple(written.on or ()))
+        query, pipeline = self.problem.queries[number], self.problem.queries[number].pipeline
+        left, right = (inputs[self.problem.streams[self.problem.born(row)]] for row in (query.left, query.right))
+        place = f"{self.scenario.path}: query {query.id}"
+        sides = agree(
+            before(left.frame, pipeline.left, place), before(right.frame, pipeline.right, place), keys_of(pipeline)
+        )
         flow = flow_of(self.problem, number, sides, int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2))
         meter = Meter(query.id, shared_clock(left, right), self.began)
 
@@ -160,6 +165,10 @@ class Run:
 
         s = self.settings
         sink = open_sink(s.format, s.target, s.options, flow, self.folder.path)
+        if pipeline.sql:
+            groups = self.folder.job(query.id) / "groups"
+            sink = Around(sink, flow, pipeline, groups, lambda: job.watermark_us())
+        lateness_ms = s.lateness_ms + math.ceil(pipeline.lateness_ms)
         job = Job(
             self.spark,
             self.problem,
@@ -167,12 +176,12 @@ class Run:
             flow,
             sink,
             self.folder.job(query.id),
-            s.lateness_ms,
+            lateness_ms,
             lambda known: self._new_plans(known, number),
             after,
             watched=s.emulate,
         )
-        self.folder.remember(query.id, flow, s.lateness_ms)
+        self.folder.remember(query.id, flow, lateness_ms)
         job.begin(self.folder.FIRST, self.plan)
         once = s.until_end and left.at_hand and right.at_hand
         started = job.start(sides.left, sides.right, once=once, every_ms=s.every_ms)
@@ -201,6 +210,7 @@ class Run:
     def wait(self, observe: Callable[[Run], None] | None = None) -> None:
         """Run until stopped, the time is over, or the input has ended; then stop in order."""
         end = None if self.settings.duration_s is None else self.began + self.settings.duration_s
+        ended = False
         try:
             while not self.stopped.wait(POLL_S):
                 self._collect()
@@ -211,11 +221,16 @@ class Run:
                 if end is not None and time.time() >= end:
                     break
                 if self.settings.until_end and all(one.ended() for one in self.running):
+                    ended = True
                     break
                 if not any(one.query.isActive for one in self.running):
                     break
         finally:
             self._stop()
+        if ended:
+            for one in self.running:
+                if isinstance(one.job.sink, Around):
+                    one.job.sink.end(self.spark)
 
     def stop(self) -> None:
         """Ask a waiting run to stop; from any thread or a signal handler."""

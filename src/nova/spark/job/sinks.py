@@ -34,8 +34,9 @@ SHOWN = 20
 class Sink(Protocol):
     """Takes the results of one query, batch by batch."""
 
-    def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
-        """The data flow from pairs of packets to what `write` needs."""
+    def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
+        """The data flow from pairs of packets to what `write` needs; without `matcher`: from rows that are joined
+        already."""
         ...
 
     def write(self, frame: DataFrame, batch: int) -> None:
@@ -60,10 +61,17 @@ def open_sink(format: str, target: str | None, options: Mapping[str, str], flow:
             return AnyFormat(format, target, dict(options), flow)
 
 
-def result_rows(pairs: DataFrame, matcher: ArrowMap, flow: Flow) -> DataFrame:
-    """Results as rows, in the contract's columns."""
+def as_it_is(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows that are joined already. For `mapInArrow`."""
+    yield from batches
+
+
+def result_rows(pairs: DataFrame, matcher: ArrowMap | None, flow: Flow) -> DataFrame:
+    """Results as rows, in the contract's columns; rows that are joined already stay what they are."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    if matcher is None:
+        return pairs
     return pairs.mapInArrow(matcher, from_arrow_schema(flow.result()))
 
 
@@ -133,8 +141,10 @@ class Files:
     def _file(self, batch: int, part: int) -> Path:
         return self.folder / f"{name_of(self.query)}-{batch:08d}-{part:03d}.{FILES[self.format]}"
 
-    def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
-        return pairs.mapInArrow(WriteFiles(matcher, self.format, str(self.staging)), "file string, rows bigint")
+    def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
+        return pairs.mapInArrow(
+            WriteFiles(matcher or as_it_is, self.format, str(self.staging)), "file string, rows bigint"
+        )
 
     def write(self, frame: DataFrame, batch: int) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -154,7 +164,7 @@ class Console:
 
     flow: Flow
 
-    def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
+    def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
         return result_rows(pairs, matcher, self.flow)
 
     def write(self, frame: DataFrame, batch: int) -> None:
@@ -173,7 +183,7 @@ class AnyFormat:
     options: dict[str, str]
     flow: Flow
 
-    def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
+    def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
         return result_rows(pairs, matcher, self.flow)
 
     def write(self, frame: DataFrame, batch: int) -> None:

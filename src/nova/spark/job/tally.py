@@ -64,6 +64,9 @@ class Tally:
     """Results by the event time of their later tuple (ms)."""
     last_window: int | None = None
     """Highest window that a tuple was routed for."""
+    left_end: int | None = None
+    """Latest end of a bucket (µs) on the left: where the watermark of that side comes from."""
+    right_end: int | None = None
     last_time: int | None = None
     """Latest event time seen (µs)."""
     first_time: int | None = None

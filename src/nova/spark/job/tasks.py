@@ -87,6 +87,8 @@ class Router:
             span = pc.min_max(numbered.column("time").cast(pa.int64())).as_py()
             part = Tally(first_time=span["min"], last_time=span["max"], last_window=span["max"] // self.flow.window_us)
             part.copies = _count(routed.node)
+            if len(ends):
+                setattr(part, f"{self.side}_end", int(ends.max()))
             part.buckets = Counter(dict(zip(*_sums(ends, packets.tuples), strict=True)))
             if self.watched:
                 time = numbered.column("time").cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -154,9 +156,16 @@ def _portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def note(joined: pa.RecordBatch, names: Names, tally: Tally) -> None:
     """Count results by host and by the event time of their later tuple."""
     hosts = pc.index_in(joined.column("node"), value_set=names.nodes).to_numpy(zero_copy_only=False)
-    left, right = (joined.column(f"{side}_time").cast(pa.int64()).to_numpy() for side in ("left", "right"))
+    left, right = (born(joined, side) for side in ("left", "right"))
     tally.results.update(_count(hosts))
     tally.ages.update(_count(np.maximum(left, right) // 1000))
+
+
+def born(joined: pa.RecordBatch, side: str) -> np.ndarray:
+    """Event times (µs) of the tuples of one side; those of copies carry it beside the time of their window."""
+    name = f"{side}__time" if f"{side}__time" in joined.schema.names else f"{side}_time"
+    times: np.ndarray = joined.column(name).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return times
 
 
 def sample(joined: pa.RecordBatch, names: Names) -> Sample:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nova.files import name_of
+from nova.model.errors import Fault, InvalidInput
 from nova.model.plan import Plan
 from nova.scenario import Scenario
 from nova.spark.job.folder import RunFolder
@@ -33,13 +34,16 @@ def shares(
 ) -> Iterator[Share]:
     """What each site (or the node in row `only`) needs. Spark looks into the inputs, to learn what tuples carry."""
     problem = scenario.problem
+    if whole := [query.id for query in problem.queries if query.pipeline.sql]:
+        message = f"sites run queries of the form left, right, on; written in SQL: {', '.join(whole)}"
+        raise InvalidInput([Fault(str(scenario.path), message, field="queries")])
     feeds = feeds_of(scenario)
     flows, clocked = [], []
     with tempfile.TemporaryDirectory(prefix="nova-deploy-") as scratch:
         inputs = open_inputs(spark, feeds, RunFolder(Path(scratch)), None)
-        for number, written in enumerate(scenario.document.queries):
-            left, right = inputs[written.left], inputs[written.right]
-            flows.append(flow_of(problem, number, agree(left.frame, right.frame, tuple(written.on or ())), PARTITIONS))
+        for number, query in enumerate(problem.queries):
+            left, right = inputs[problem.streams[query.left]], inputs[problem.streams[query.right]]
+            flows.append(flow_of(problem, number, agree(left.frame, right.frame, query.pipeline.on), PARTITIONS))
             clocked.append(shared_clock(left, right) == Clock())
     return share.cut(problem, plan, flows, feeds, settled, clocked, only)
 

@@ -66,9 +66,10 @@ class Feed:
 
 def feeds_of(scenario: Scenario) -> dict[str, Feed]:
     """The feeds of all streams that a query joins."""
-    used = {name for query in scenario.document.queries for name in (query.left, query.right)}
+    problem = scenario.problem
+    used = {problem.streams[problem.born(row)] for query in problem.queries for row in (query.left, query.right)}
     feeds, missing = {}, []
-    sources = scenario.problem.sources
+    sources = problem.sources
     for row, name in enumerate(scenario.streams):
         given = scenario.streams[name].input
         if name not in used:

@@ -407,9 +407,14 @@ class MqttSink:
     def __post_init__(self) -> None:
         self.broker = Broker.parse(self.address, "--to")
 
-    def attach(self, pairs: DataFrame, matcher: ArrowMap) -> DataFrame:
+    def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
+        from nova.spark.job.sinks import as_it_is
+
+        if matcher is None:  # rows of a query: equal ones may come from several tasks, but are told apart within one
+            pairs = pairs.coalesce(1)
         return pairs.mapInArrow(
-            Publish(matcher, self.broker, self.flow.query, f"nova-{name_of(self.flow.query)}"), "rows bigint"
+            Publish(matcher or as_it_is, self.broker, self.flow.query, f"nova-{name_of(self.flow.query)}"),
+            "rows bigint",
         )
 
     def write(self, frame: DataFrame, batch: int) -> None:  # noqa: ARG002

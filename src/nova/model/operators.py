@@ -1,0 +1,125 @@
+"""Operators: the graph of a query, from its sources to its sink, with the rate on every edge.
+
+A two-way join of whole streams is the smallest graph with something to place: source, source, join, sink.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Kind: TypeAlias = Literal["source", "filter", "copy", "project", "join", "aggregate", "sink"]
+Origin: TypeAlias = Literal["given", "stated", "estimated"]
+"""Where a figure comes from: the tables of the scenario, the query's `selectivity`, or keys and windows."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure that says where it comes from."""
+
+    value: float
+    origin: Origin
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator and the stream that leaves it."""
+
+    kind: Kind
+    text: str
+    """What it does, in words or SQL."""
+    inputs: tuple[int, ...]
+    """Rows of the operators it reads from."""
+    rate: Estimate
+    """Tuples/s that leave it."""
+    pinned: Literal["source", "sink", ""] = ""
+    """Where it has to run; free operators are placed."""
+    stream: str = ""
+    """The stream that a source brings."""
+
+
+@dataclass(frozen=True)
+class OperatorGraph:
+    """The operators of one query, inputs before those who read them; the last one is the sink."""
+
+    query: str
+    operators: tuple[Operator, ...]
+
+    @property
+    def free(self) -> tuple[int, ...]:
+        """Rows of the operators that are placed."""
+        return tuple(row for row, one in enumerate(self.operators) if not one.pinned)
+
+    @property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """All (from, to)."""
+        return tuple((source, row) for row, one in enumerate(self.operators) for source in one.inputs)
+
+
+@dataclass(frozen=True)
+class Side:
+    """What happens to the tuples of one stream at their source's node, before they travel. Texts are Spark's SQL over
+    the columns source, time, value and the stream's own."""
+
+    where: str | None = None
+    """Tuples that pass."""
+    keys: tuple[str, ...] = ()
+    """What must be equal to the other side's keys, one by one."""
+    columns: tuple[str, ...] | None = None
+    """Columns beside source, time and value that travel; None: all."""
+    times: str | None = None
+    """An array of times, one for each copy of the tuple: a copy joins in the window of its time. None: the event time
+    alone."""
+
+
+AS_BORN = Side()
+"""Every tuple travels as it is."""
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Aggregates of the joined rows: partial ones where rows are born, merged and finished at the sink."""
+
+    window: str
+    """Array of the starts (µs) of the windows a row belongs to, in Spark's SQL."""
+    size_us: int
+    slack_us: int
+    """How long after a window's end rows of it may still be born, in event time of the join's windows."""
+    keys: tuple[tuple[str, str], ...]
+    """Name and expression of each key."""
+    partial: tuple[tuple[str, str], ...]
+    """Name and aggregate over rows; where one aggregate cannot be merged: name and expression, row by row."""
+    merge: tuple[tuple[str, str], ...]
+    """The same names, from partial ones; nothing where rows are kept."""
+    final: tuple[tuple[str, str], ...]
+    """Name and aggregate over merged partials or kept rows."""
+    having: str | None = None
+    """Over keys, finals, window_start and window_end."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What happens around a two-way join: before it at the sources, after it at the hosts and at the sink."""
+
+    left: Side = AS_BORN
+    right: Side = AS_BORN
+    on: tuple[str, ...] = ()
+    """Columns whose values must be equal where the tuples of both sides carry them: what `on` means in short."""
+    where: str | None = None
+    """Joined rows that stay, over the columns of results."""
+    select: tuple[tuple[str, str], ...] = ()
+    """Name and expression of each column of the result; none: the join's own columns."""
+    group: Grouping | None = None
+    lateness_ms: float = 0.0
+    """How far copies lie from the event time of their tuple at most."""
+    sql: str = ""
+    """The text it was made from; empty for `left`, `right`, `on`."""
+    shares: tuple[tuple[str, float], ...] = ()
+    """By alias, the share of tuples that pass; so that the query can be written down again as it was planned."""
+    columns: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """By stream, the columns of its tuples where they are known."""
+
+
+NOTHING_AROUND = Pipeline()
+"""A join of whole streams."""

@@ -1,0 +1,124 @@
+"""Dialect: the SQL that queries are written in, a small part of Spark's; and what is wrong with a text, by position."""
+
+from __future__ import annotations
+
+import re
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import TokenType
+
+CLAUSES = "SELECT, FROM, JOIN … ON, WHERE, GROUP BY and HAVING"
+_SELECT = {"expressions", "from_", "joins", "where", "group", "having", "kind", "hint", "match"}
+_REFUSED: dict[type[exp.Expr], str] = {
+    exp.Subquery: "subqueries are not part of the dialect: name streams, and join them",
+    exp.Select: "subqueries are not part of the dialect: name streams, and join them",
+    exp.Window: "OVER is not part of the dialect: group by a window instead",
+    exp.Placeholder: "a value expected, not a placeholder",
+    exp.Parameter: "a value expected, not a parameter",
+}
+_NAMES = {
+    "with_": "WITH",
+    "distinct": "DISTINCT",
+    "order": "ORDER BY",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "laterals": "LATERAL",
+    "qualify": "QUALIFY",
+    "sort": "SORT BY",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+    "pivots": "PIVOT",
+    "into": "INTO",
+}
+
+
+class SqlFault(Exception):
+    """Something wrong with a query's text: where, at which token, and what is allowed there."""
+
+    unplanned = False
+    """Whether the text is in order, but Nova cannot plan what it asks for."""
+
+    def __init__(self, message: str, line: int = 1, column: int = 1, token: str = "") -> None:
+        super().__init__(message)
+        self.message, self.line, self.column, self.token = message, line, column, token
+
+    def __str__(self) -> str:
+        at = f" at {self.token!r}" if self.token else ""
+        return f"line {self.line}, column {self.column}{at}: {self.message}"
+
+
+class NovaSql(Spark):
+    """Spark's SQL, in which `window` is a function and not a clause."""
+
+    class Tokenizer(Spark.Tokenizer):
+        KEYWORDS = {word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if kind is not TokenType.WINDOW}  # noqa: RUF012
+
+
+def parse(sql: str) -> exp.Select:
+    """The one SELECT of a text. Raises `SqlFault` where it is not of the dialect."""
+    try:
+        statements = [one for one in sqlglot.parse(sql, read=NovaSql) if one is not None]
+    except ParseError as error:
+        detail = error.errors[0]
+        token = str(detail["highlight"] or "")
+        line, column = int(detail["line"] or 1), int(detail["col"] or 1)
+        raise SqlFault(_said(str(detail["description"])), line, max(1, column - len(token) + 1), token) from None
+    except TokenError:
+        line, column, token = _unclosed(sql)
+        raise SqlFault("a text or name that begins here has no end", line, column, token) from None
+    if not statements:
+        raise SqlFault(f"the query is empty: {CLAUSES} expected")
+    for extra in statements[1:]:
+        raise fault(sql, extra, "one query expected, and this is a second one")
+    select = statements[0]
+    if not isinstance(select, exp.Select):
+        kind = type(select).__name__.upper()
+        raise fault(sql, select, f"a query begins with SELECT, and has the clauses {CLAUSES}; this is {kind}")
+    for name, value in select.args.items():
+        if value and name not in _SELECT:
+            at = value[0] if isinstance(value, list) else value
+            clause = _NAMES.get(name, name.upper())
+            raise fault(sql, at, f"{clause} is not part of the dialect; the clauses are {CLAUSES}", clause)
+    for node in select.walk():
+        if node is not select and type(node) in _REFUSED:
+            raise fault(sql, node, _REFUSED[type(node)])
+    return select
+
+
+def fault(sql: str, node: object, message: str, token: str = "") -> SqlFault:
+    """A fault at the first token of a part of the query."""
+    starts = [part.meta["start"] for part in node.walk() if "start" in part.meta] if isinstance(node, exp.Expr) else []
+    if not starts and isinstance(node, exp.Expr) and node.parent is not None and not token:
+        return fault(sql, node.parent, message)
+    if not starts:
+        found = re.search(rf"\b{re.escape(token)}\b", sql, re.IGNORECASE) if token else None
+        start = found.start() if found else 0
+    else:
+        start = min(starts)
+    word = re.match(r"\w+|'[^']*'|\S", sql[start:])
+    before = sql[:start]
+    return SqlFault(
+        message, before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1, word.group() if word else token
+    )
+
+
+def _said(description: str) -> str:
+    """sqlglot's words in ours."""
+    if description.startswith("Expected table name"):
+        return "the name of a stream expected after this"
+    if description.startswith("Required keyword"):
+        return "something is missing after this"
+    if description.startswith("Expecting"):
+        return f"{description.removeprefix('Expecting').strip()} expected after this"
+    return f"not expected here; the clauses of a query are {CLAUSES}"
+
+
+def _unclosed(sql: str) -> tuple[int, int, str]:
+    """Line, column and first word of the quote that is not closed."""
+    rest = re.sub(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`", lambda m: " " * len(m.group()), sql)
+    at = min((rest.find(quote) for quote in "'\"`" if quote in rest), default=0)
+    word = re.match(r"\S+", sql[at:])
+    return sql.count("\n", 0, at) + 1, at - (sql.rfind("\n", 0, at) + 1) + 1, word.group() if word else ""

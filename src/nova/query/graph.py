@@ -1,0 +1,74 @@
+"""Graph: the operators of a query with the rates between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nova.model.operators import Estimate, Operator, OperatorGraph
+from nova.query import rates
+from nova.query.statement import Statement
+
+
+def build_graph(
+    query: str, statement: Statement, given: Mapping[str, float], stated: Mapping[str, float]
+) -> OperatorGraph:
+    """The operators of a statement, joins in the order they are written.
+
+    `given` holds the tuples/s of each stream, `stated` what the user says about selectivities: by alias, `join`,
+    `group`.
+    """
+    made: list[Operator] = []
+
+    def add(operator: Operator) -> int:
+        made.append(operator)
+        return len(made) - 1
+
+    heads: dict[str, int] = {}
+    for alias, stream in statement.streams.items():
+        rate = Estimate(given[stream], "given", "sum of its sources")
+        name = stream if alias == stream else f"{stream} AS {alias}"
+        head = add(Operator("source", name, (), rate, "source", stream))
+        if statement.filters[alias]:
+            share = rates.passing(statement, alias, stated)
+            text = " AND ".join(part.sql() for part in statement.filters[alias])
+            through = Estimate(made[head].rate.value * share.value, share.origin, share.why)
+            head = add(Operator("filter", text, (head,), through, "source"))
+        heads[alias] = head
+    first = next(iter(statement.streams))
+    head = heads[first]
+    for join in statement.joins:
+        left, right = made[head].rate.value, made[heads[join.alias]].rate.value
+        share = rates.matching(statement, join, stated)
+        results = left * right * rates.window_s(join.window) * share.value
+        if join.kind in ("left", "full"):
+            results = max(results, left)
+        if join.kind in ("right", "full"):
+            results = max(results, right)
+        conditions = [f"{key.left.sql()} = {key.right.sql()}" for key in join.keys]
+        conditions += [part.sql() for part in join.residual]
+        text = f"{join.kind} join on {' AND '.join(conditions) or 'true'} in {join.window}"
+        why = f"{left:.4g} × {right:.4g} × {rates.window_s(join.window):g} s × {share.value:.3g} ({share.why})"
+        head = add(Operator("join", text, (head, heads[join.alias]), Estimate(results, share.origin, why)))
+    if statement.where:
+        text = " AND ".join(part.sql() for part in statement.where)
+        share_after = 0.5 ** len(statement.where)
+        through = Estimate(made[head].rate.value * share_after, "estimated", f"{share_after:g} of the rows pass")
+        head = add(Operator("filter", text, (head,), through))
+    if statement.group is not None:
+        out = rates.groups(statement, made[head].rate.value, stated)
+        keys = ", ".join([str(statement.group.window), *(key.sql() for key in statement.group.keys)])
+        head = add(Operator("aggregate", f"{_columns(statement)} by {keys}", (head,), out))
+        if statement.having is not None:
+            through = Estimate(out.value * rates.RANGE, "estimated", f"{rates.RANGE:.2g} of the groups pass")
+            head = add(Operator("filter", statement.having.sql(), (head,), through, "sink"))
+    else:
+        head = add(Operator("project", _columns(statement), (head,), made[head].rate))
+    add(Operator("sink", "results", (head,), made[head].rate, "sink"))
+    return OperatorGraph(query, tuple(made))
+
+
+def _columns(statement: Statement) -> str:
+    return ", ".join(
+        part.sql() if part.sql() == name or part.sql().endswith(f".{name}") else f"{part.sql()} AS {name}"
+        for name, part in statement.select
+    )

@@ -1,0 +1,301 @@
+"""Lower: a two-way inner join with everything around it, as the texts that Spark evaluates before and after the join.
+
+Sliding windows and interval joins become tumbling ones: a tuple is copied into every window in which it can find
+partners, and conditions on times are checked on the pair. So whoever routes, places and joins knows one kind of window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from nova.model.operators import Grouping, Pipeline, Side
+from nova.query.dialect import NovaSql, SqlFault, fault
+from nova.query.statement import ROLES, Group, Interval, Statement, Tumbling, aggregates_in
+
+SHORTEST_US = 1_000_000
+"""Windows that an interval join is cut into are at least this long: shorter ones only make copies dearer."""
+STARTS, ENDS = "window_start", "window_end"
+_ORIGINAL = "_time"
+"""Event time of a tuple that was copied into other windows."""
+
+
+def refuse_unplanned(statement: Statement) -> None:
+    """Raise where a statement is more than two streams, or not an inner join: its graph can be shown, not placed."""
+    joins = statement.joins
+    error: SqlFault | None = None
+    if not joins:
+        error = SqlFault("one stream alone has no join to place: two streams expected")
+    elif len(joins) > 1:
+        name = joins[1].alias
+        message = "joins of two streams are planned; this third one can only be explained (--explain-query)"
+        error = fault(statement.sql, exp.column(name), message, name)
+    elif joins[0].kind != "inner":
+        kind = joins[0].kind.upper()
+        message = f"inner joins are planned; a {kind} join can only be explained (--explain-query)"
+        error = fault(statement.sql, exp.Null(), message, kind)
+    if error is not None:
+        error.unplanned = True
+        raise error
+
+
+def window_us(statement: Statement) -> int:
+    """Length of the windows that the join is cut into."""
+    window = statement.joins[0].window
+    return max(window.high_us - window.low_us, SHORTEST_US) if isinstance(window, Interval) else window.slide_us
+
+
+def copies(statement: Statement) -> dict[str, float]:
+    """Into how many windows a tuple of each alias is copied, on average; in an interval join only the right side is."""
+    window, right = statement.joins[0].window, statement.joins[0].alias
+    if isinstance(window, Tumbling):
+        return dict.fromkeys(statement.streams, window.size_us / window.slide_us)
+    more = (window.high_us - window.low_us) / window_us(statement)
+    return {alias: 1 + more if alias == right else 1.0 for alias in statement.streams}
+
+
+def lower(statement: Statement) -> Pipeline:
+    """What happens around the join."""
+    refuse_unplanned(statement)
+    join = statement.joins[0]
+    left, right = statement.streams
+    sides = {left: "left", right: "right"}
+    window, length = join.window, window_us(statement)
+    times: dict[str, str | None] = {left: None, right: None}
+    if isinstance(window, Interval):
+        low, high = (window.low_us, window.high_us) if right == window.second else (-window.high_us, -window.low_us)
+        times[right] = _times(f"unix_micros(time) + {low}L", f"unix_micros(time) + {high}L", length)
+        lateness = abs(window.low_us) + abs(window.high_us) + length
+    else:
+        if window.size_us > window.slide_us:
+            oldest = f"unix_micros(time) - {window.size_us - window.slide_us}L"
+            times = dict.fromkeys(sides, _times(oldest, "unix_micros(time)", length))
+        lateness = window.size_us if window.size_us > window.slide_us else 0
+    output = [*(part for _, part in statement.select), *join.residual, *statement.where]
+    if statement.group is not None:
+        output += [*statement.group.keys, *([statement.group.time] if statement.group.time is not None else [])]
+        output += [statement.having] if statement.having is not None else []
+    made = {}
+    for alias in sides:
+        needed = {c.name for part in output for c in part.find_all(exp.Column) if c.table == alias} - set(ROLES)
+        for name in sorted(needed):
+            _carried(statement, alias, name)
+        keys = tuple(
+            _at_source(key.left if alias == left else key.right) for key in join.keys if _tuple_key(statement, key)
+        )
+        made[sides[alias]] = Side(
+            _all(_at_source(part) for part in statement.filters[alias]),
+            keys,
+            tuple(sorted(needed)),
+            times[alias],
+        )
+    after = _After(sides, times, window)
+    where = _all(after.text(part) for part in (*join.residual, *statement.where))
+    group = None if statement.group is None else _grouping(statement, statement.group, after, lateness + length)
+    select = tuple(
+        (name, after.text(part) if group is None else _finished(part, statement)) for name, part in statement.select
+    )
+    return Pipeline(
+        made["left"],
+        made["right"],
+        where=where,
+        select=select,
+        group=group,
+        lateness_ms=lateness / 1000,
+        sql=statement.sql,
+    )
+
+
+def attribute_keys(statement: Statement) -> tuple[str, ...]:
+    """Attributes of the sources that the join asks to be equal: they make the join matrix."""
+    found = []
+    for key in statement.joins[0].keys:
+        columns = key.left, key.right
+        if all(isinstance(one, exp.Column) for one in columns) and key.left.name == key.right.name:
+            name = key.left.name
+            if all(name in statement.schemas[one.table].attributes for one in columns):  # type: ignore[attr-defined]
+                found.append(name)
+    return tuple(dict.fromkeys(found))
+
+
+def _tuple_key(statement: Statement, key: object) -> bool:
+    """Whether an equality is checked on tuples: always, but where only the sources have the attribute."""
+    left, right = key.left, key.right  # type: ignore[attr-defined]
+    if isinstance(left, exp.Column) and isinstance(right, exp.Column) and left.name in attribute_keys(statement):
+        carried = [one.name in statement.schemas[one.table].columns for one in (left, right)]
+        return all(carried)
+    for side in (left, right):
+        for column in side.find_all(exp.Column):
+            _carried(statement, column.table, column.name, column)
+    return True
+
+
+def _carried(statement: Statement, alias: str, name: str, at: object = None) -> None:
+    """Refuse a name that only the sources have where a tuple's column is needed."""
+    schema = statement.schemas[alias]
+    if name not in schema.columns and name in schema.attributes:
+        where = at if isinstance(at, exp.Expr) else exp.column(name)
+        message = (
+            f"{name} is an attribute of the sources of {alias}, not a column of its tuples: it may only equal the "
+            "attribute of the same name of the other stream"
+        )
+        raise fault(statement.sql, where, message, name)
+
+
+def _times(low: str, high: str, length: int) -> str:
+    """One time for each window from that of `low` to that of `high` (µs), at the tuple's own place within a window."""
+    first, last = (f"({t} - pmod({t}, {length}L))" for t in (low, high))
+    within = f"pmod(unix_micros(time), {length}L)"
+    return f"transform(sequence({first}, {last}, {length}L), w -> timestamp_micros(w + {within}))"
+
+
+def _at_source(part: exp.Expr) -> str:
+    """An expression over the columns of one stream."""
+    return spark_sql(
+        part.transform(lambda node: exp.column(node.name, quoted=True) if isinstance(node, exp.Column) else node)
+    )
+
+
+def spark_sql(part: exp.Expr) -> str:
+    """An expression as Spark reads it."""
+    text: str = part.sql(dialect=NovaSql)
+    return text
+
+
+def _all(conditions: object) -> str | None:
+    parts = [f"({one})" for one in conditions]  # type: ignore[attr-defined]
+    return " AND ".join(parts) or None
+
+
+class _After:
+    """Expressions over joined rows."""
+
+    def __init__(self, sides: Mapping[str, str], times: Mapping[str, str | None], window: Tumbling | Interval) -> None:
+        self.sides, self.times, self.window = sides, times, window
+
+    def text(self, part: exp.Expr) -> str:
+        return spark_sql(part.transform(self._column))
+
+    def _column(self, node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column):
+            return node
+        if not node.table:
+            assert isinstance(self.window, Tumbling)
+            start = exp.column(STARTS, quoted=True)
+            if node.name == STARTS:
+                return start
+            return exp.Add(this=start, expression=_micros(self.window.size_us))
+        name = _ORIGINAL if node.name == "time" and self.times[node.table] is not None else node.name
+        return exp.column(f"{self.sides[node.table]}_{name}", quoted=True)
+
+
+def _micros(length: int) -> exp.Expr:
+    return exp.Interval(this=exp.Literal.string(str(length)), unit=exp.Var(this="MICROSECOND"))
+
+
+def _grouping(statement: Statement, group: Group, after: _After, slack_us: int) -> Grouping:
+    aggregates = _aggregates(statement)
+    keys = tuple((f"_key{k}", after.text(key)) for k, key in enumerate(group.keys))
+    if group.time is None:
+        starts = "array(unix_micros(window_start))"
+    else:
+        t, size, slide = f"unix_micros({after.text(group.time)})", group.window.size_us, group.window.slide_us
+        starts = f"sequence({t} - pmod({t}, {slide}L) - {size - slide}L, {t} - pmod({t}, {slide}L), {slide}L)"
+    pieces = [_decomposed(one) for one in aggregates]
+    partial: list[tuple[str, str]] = []
+    merge: list[tuple[str, str]] = []
+    final: list[tuple[str, str]] = []
+    for number, (one, whole) in enumerate(zip(aggregates, pieces, strict=True)):
+        name = f"_agg{number}"
+        if whole is not None and None not in pieces:
+            arguments = [after.text(argument) for argument in _arguments(one)]
+            names = [f"{name}_{k}" for k in range(len(whole[0]))]
+            partial += [(n, over.format(*arguments)) for n, (over, _) in zip(names, whole[0], strict=True)]
+            merge += [(n, again.format(n)) for n, (_, again) in zip(names, whole[0], strict=True)]
+            final.append((name, whole[1].format(*(again for _, again in merge[-len(names) :]))))
+        else:
+            copy = one.copy()
+            for k, argument in enumerate(_arguments(copy)):
+                partial.append((f"{name}_{k}", after.text(argument)))
+                argument.replace(exp.column(f"{name}_{k}"))
+            final.append((name, spark_sql(copy)))
+    having = None if statement.having is None else _finished(statement.having, statement)
+    return Grouping(starts, group.window.size_us, slack_us, keys, tuple(partial), tuple(merge), tuple(final), having)
+
+
+def _aggregates(statement: Statement) -> list[exp.Expr]:
+    """The different aggregates of the output and of HAVING."""
+    parts = [part for _, part in statement.select] + ([statement.having] if statement.having is not None else [])
+    return list(dict.fromkeys(one for part in parts for one in aggregates_in(part)))
+
+
+_SPREAD = (
+    "named_struct('n', count({0}), 'mean', coalesce(avg(CAST({0} AS DOUBLE)), 0D), "
+    "'squares', coalesce(var_pop(CAST({0} AS DOUBLE)) * count({0}), 0D))",
+    "aggregate(collect_list({0}), named_struct('n', 0L, 'mean', 0D, 'squares', 0D), (a, b) -> named_struct("
+    "'n', a.n + b.n, "
+    "'mean', CASE WHEN a.n + b.n = 0 THEN 0D ELSE (a.n * a.mean + b.n * b.mean) / (a.n + b.n) END, "
+    "'squares', CASE WHEN a.n + b.n = 0 THEN 0D ELSE a.squares + b.squares + "
+    "(b.mean - a.mean) * (b.mean - a.mean) * a.n * b.n / (a.n + b.n) END))",
+)
+"""Count, mean and sum of squared deviations, and how two of them make one (Chan, Golub, LeVeque)."""
+_SAMPLE = "CASE WHEN {0}.n > 1 THEN {0}.squares / ({0}.n - 1) END"
+_POPULATION = "CASE WHEN {0}.n > 0 THEN {0}.squares / {0}.n END"
+
+
+def _arguments(aggregate: exp.Expr) -> list[exp.Expr]:
+    """The expressions over rows that an aggregate takes."""
+    if isinstance(aggregate, exp.Count) and isinstance(aggregate.this, exp.Star):
+        return []
+    inner = aggregate.this if isinstance(aggregate.this, exp.Expr) else None
+    if isinstance(inner, exp.Distinct):
+        return list(inner.expressions)
+    if inner is None:
+        return [one for one in aggregate.expressions if not isinstance(one, exp.Literal)]
+    return [inner]
+
+
+def _decomposed(aggregate: exp.Expr) -> tuple[list[tuple[str, str]], str] | None:
+    """Partial aggregates of an aggregate, how each is merged, and how they make the whole; None: not decomposable."""
+    if isinstance(aggregate.this, exp.Distinct) or aggregate.expressions:
+        return None
+    total = ("sum(CAST({0} AS DOUBLE))", "sum({0})")
+    count = ("count({0})", "sum({0})")
+    match aggregate:
+        case exp.Count() if isinstance(aggregate.this, exp.Star):
+            return [("count(*)", "sum({0})")], "{0}"
+        case exp.Count():
+            return [count], "{0}"
+        case exp.Sum():
+            return [("sum({0})", "sum({0})")], "{0}"
+        case exp.Min():
+            return [("min({0})", "min({0})")], "{0}"
+        case exp.Max():
+            return [("max({0})", "max({0})")], "{0}"
+        case exp.Avg():
+            return [total, count], "{0} / {1}"
+        case exp.Stddev() | exp.StddevSamp():
+            return [_SPREAD], f"sqrt({_SAMPLE})"
+        case exp.StddevPop():
+            return [_SPREAD], f"sqrt({_POPULATION})"
+        case exp.Variance():
+            return [_SPREAD], _SAMPLE
+        case exp.VariancePop():
+            return [_SPREAD], _POPULATION
+    return None
+
+
+def _finished(part: exp.Expr, statement: Statement) -> str:
+    """An expression over keys, aggregates and the window's bounds."""
+    assert statement.group is not None
+    keys, aggregates = statement.group.keys, _aggregates(statement)
+
+    def replaced(node: exp.Expr) -> exp.Expr:
+        if node in keys:
+            return exp.column(f"_key{keys.index(node)}", quoted=True)
+        if node in aggregates:
+            return exp.column(f"_agg{aggregates.index(node)}", quoted=True)
+        return node
+
+    return spark_sql(part.transform(replaced))

@@ -1,0 +1,218 @@
+"""Around the join: filters and projections before it, where tuples are born; the rest of the query after it.
+
+    input ─ filter, project, copy into windows ─ [route, join] ─ filter ─┬─ project ─────────────────────── sink
+                                                                         └─ partial aggregates ─ merge ─ project ─ sink
+
+Partial aggregates are made of each host's results in each batch. The sink keeps them until no result of their window
+can come any more, and then writes one row per group: once, also when a batch is repeated after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nova.model.errors import Fault, InvalidInput
+from nova.model.operators import Grouping, Pipeline, Side
+from nova.routing.flow import Flow
+from nova.spark.job.sinks import Sink, result_rows
+from nova.spark.job.tasks import ArrowMap
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+START = "_start"
+"""Start of a group's window, in µs since 1970."""
+AFTER_END = 10**8
+"""Added to the number of the last batch where what is left is written at the end of the input."""
+CROWDED = 10_000
+"""Partial aggregates beyond which those of one group are merged before their window is over."""
+
+
+def before(frame: DataFrame, side: Side, place: str) -> DataFrame:
+    """What of a stream travels: tuples that pass, the columns that are needed, `_key0`, …, and one copy per window."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+
+    try:
+        if side.where is not None:
+            frame = frame.where(side.where)
+        names = [name for name in frame.columns if name not in ("source", "time", "value")]
+        kept = [name for name in names if side.columns is None or name in side.columns]
+        missing = sorted(set(side.columns or ()) - set(names))
+        if missing:
+            raise InvalidInput([Fault(place, "the input has no such column", field="columns", value=missing[0])])
+        keys = [F.expr(text).alias(f"_key{number}") for number, text in enumerate(side.keys)]
+        moved = [] if side.times is None else [F.col("time").alias("_time")]
+        chosen = frame.select("source", "time", "value", *(F.col(f"`{name}`") for name in kept), *keys, *moved)
+        return chosen if side.times is None else chosen.withColumn("time", F.explode(F.expr(side.times)))
+    except AnalysisException as error:
+        raise InvalidInput([Fault(place, f"Spark refuses the query: {_first_line(error)}", field="sql")]) from None
+
+
+def keys_of(pipeline: Pipeline) -> tuple[str, ...]:
+    """Columns that must be equal for two tuples to join."""
+    return tuple(f"_key{number}" for number in range(len(pipeline.left.keys))) or pipeline.on
+
+
+@dataclass
+class Around:
+    """A sink for joined rows that does what a query asks for after the join, and hands the outcome to another sink."""
+
+    inner: Sink
+    flow: Flow
+    pipeline: Pipeline
+    folder: Path
+    """Keeps the groups of open windows, one file for each batch."""
+    watermark_us: Callable[[], int | None]
+    """Event time before which no packet of a batch to come is joined; None: not yet known."""
+
+    def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
+        """Joined rows; the rest happens batch by batch."""
+        assert matcher is not None
+        return result_rows(pairs, matcher, self.flow)
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        """Filter, then project or group, and write."""
+        rows = frame if self.pipeline.where is None else frame.where(self.pipeline.where)
+        if self.pipeline.group is None:
+            self._hand_on(project(rows, self.pipeline), batch)
+            return
+        group, spark = self.pipeline.group, frame.sparkSession
+        groups = Groups(self.folder)
+        state, closed = groups.before(batch)
+        fresh = partial(rows, group).toArrow()
+        if closed is not None:
+            fresh = fresh.filter(pc.greater(fresh[START], closed))
+        state = fresh if state is None else pa.concat_tables([state, fresh])
+        watermark = self.watermark_us()
+        if watermark is not None:
+            until = watermark - group.size_us - group.slack_us - self.flow.bucket_us
+            closed = until if closed is None else max(until, closed)
+        over = pc.less_equal(state[START], closed) if closed is not None else pa.nulls(len(state), pa.bool_())
+        self._hand_on(finish(spark, state.filter(over), self.pipeline), batch)
+        groups.save(batch, _merged(spark, state.filter(pc.invert(pc.fill_null(over, False))), group), closed)
+
+    def end(self, spark: SparkSession) -> None:
+        """The input has ended: write the groups of all windows that are still open."""
+        if self.pipeline.group is None:
+            return
+        groups = Groups(self.folder)
+        last = groups.last()
+        if last is None:
+            return
+        state, closed = groups.before(last + 1)
+        if state is None or not state.num_rows:
+            return
+        self._hand_on(finish(spark, state, self.pipeline), AFTER_END + last)
+        latest = pc.max(state[START]).as_py()
+        groups.save(last, state.slice(0, 0), latest if closed is None else max(latest, closed))
+
+    def _hand_on(self, rows: DataFrame, batch: int) -> None:
+        self.inner.write(self.inner.attach(rows, None), batch)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Partial aggregates of open windows, as of each of the last batches."""
+
+    folder: Path
+
+    def before(self, batch: int) -> tuple[pa.Table | None, int | None]:
+        """As an earlier batch left them, with the last window start (µs) whose groups are written. A repeated batch
+        finds what it found at first."""
+        earlier = [number for number in self._batches() if number < batch]
+        if not earlier:
+            return None, None
+        table = pq.read_table(self._file(earlier[-1]))
+        told = (table.schema.metadata or {}).get(b"closed")
+        return table.replace_schema_metadata(None), None if not told else int(told)
+
+    def last(self) -> int | None:
+        """The last batch."""
+        return max(self._batches(), default=None)
+
+    def save(self, batch: int, state: pa.Table, closed: int | None) -> None:
+        """Keep them for the batches to come; those of two batches ago are no longer needed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        told = state.replace_schema_metadata({"closed": "" if closed is None else str(closed)})
+        beside = self.folder / ".new"
+        pq.write_table(told, beside)
+        beside.replace(self._file(batch))
+        for old in self._batches()[:-3]:
+            self._file(old).unlink()
+
+    def _batches(self) -> list[int]:
+        return sorted(int(file.stem) for file in self.folder.glob("[0-9]*.parquet"))
+
+    def _file(self, batch: int) -> Path:
+        return self.folder / f"{batch:09d}.parquet"
+
+
+def project(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """The columns that a query selects."""
+    return rows.select(*_columns(pipeline.select)) if pipeline.select else rows
+
+
+def partial(rows: DataFrame, grouping: Grouping) -> DataFrame:
+    """Rows of one batch as partial aggregates by host, window and keys; as they are where they cannot be merged."""
+    from pyspark.sql import functions as F
+
+    keys = _columns(grouping.keys)
+    spread = rows.withColumn(START, F.explode(F.expr(grouping.window)))
+    if not grouping.merge and grouping.partial:
+        return spread.select(START, *keys, *_columns(grouping.partial))
+    named = spread.select("*", *keys)
+    names = [name for name, _ in grouping.keys]
+    made = _aggregated(named, ["node", START, *names], grouping.partial)
+    return made.drop("node")
+
+
+def finish(spark: SparkSession, state: pa.Table, pipeline: Pipeline) -> DataFrame:
+    """Merged groups as the query selects them."""
+    from pyspark.sql import functions as F
+
+    grouping = pipeline.group
+    assert grouping is not None
+    names = [name for name, _ in grouping.keys]
+    whole = _aggregated(_frame(spark, state), [START, *names], grouping.final)
+    start = F.timestamp_micros(F.col(START))
+    end = F.timestamp_micros(F.col(START) + F.lit(grouping.size_us))
+    bounded = whole.select("*", start.alias("window_start"), end.alias("window_end"))
+    kept = bounded if grouping.having is None else bounded.where(grouping.having)
+    return kept.select(*_columns(pipeline.select))
+
+
+def _merged(spark: SparkSession, state: pa.Table, grouping: Grouping) -> pa.Table:
+    """Fewer partial aggregates for the same groups, where there are many."""
+    if state.num_rows <= CROWDED or not grouping.merge:
+        return state
+    names = [START, *(name for name, _ in grouping.keys)]
+    merged = _aggregated(_frame(spark, state), names, grouping.merge).toArrow()
+    return merged.select(state.column_names).cast(state.schema)
+
+
+def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A table as a data frame; each column in one piece, as Spark takes no column of none."""
+    return spark.createDataFrame(pa.table([column.combine_chunks() for column in table.columns], schema=table.schema))
+
+
+def _aggregated(frame: DataFrame, names: list[str], aggregates: Iterable[tuple[str, str]]) -> DataFrame:
+    made = _columns(aggregates)
+    return frame.groupBy(*names).agg(*made) if made else frame.select(*names).distinct()
+
+
+def _columns(named: Iterable[tuple[str, str]]) -> list[Column]:
+    from pyspark.sql import functions as F
+
+    return [F.expr(text).alias(name) for name, text in named]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

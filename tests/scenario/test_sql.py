@@ -1,0 +1,113 @@
+"""Queries in SQL in a scenario: what the problem holds, what is told when they are wrong, what events do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import auctions
+from builders import SMALL, invoke_json, write_scenario
+from nova.controller import Controller
+from nova.controller.events import RateChanged, SourceAdded, SourceRemoved
+from nova.controller.export import export
+from nova.model.errors import InvalidInput
+from nova.optimizer import optimize
+from nova.scenario import load
+
+SAME = "TUMBLE(b.time, INTERVAL '2' SECOND) = TUMBLE(a.time, INTERVAL '2' SECOND)"
+FILTERED = f"SELECT b.value FROM bids b JOIN auctions a ON b.auction = a.id AND {SAME} WHERE b.value > 3"
+
+
+def scenario(folder: Path, sql: str, **query: Any) -> Path:
+    document = auctions.document(sql, **query)
+    for name, columns in (("bids", ["auction", "bidder"]), ("auctions", ["id", "category"])):
+        document["streams"][name] |= {"columns": dict.fromkeys(columns)}
+    return write_scenario(folder, document)
+
+
+def test_a_filter_lowers_the_rate_where_the_tuples_are_born(tmp_path: Path) -> None:
+    problem = load(scenario(tmp_path, FILTERED, selectivity={"b": 0.25})).problem
+    assert problem.streams == ("bids", "auctions", "q.b")
+    joins = optimize(problem).joins
+    np.testing.assert_allclose(joins.left_rate, 300 * 0.25)
+    np.testing.assert_allclose(joins.right_rate, 100)
+    assert problem.queries[0].pipeline.left.where == "(`value` > 3)"
+    assert problem.queries[0].pipeline.left.columns == ()
+
+
+def test_an_attribute_of_the_sources_makes_the_join_matrix(tmp_path: Path) -> None:
+    sql = (
+        "SELECT p.value, h.value AS humidity FROM pressure p JOIN humidity h ON p.region = h.region "
+        "AND TUMBLE(p.time, INTERVAL '1' SECOND) = TUMBLE(h.time, INTERVAL '1' SECOND)"
+    )
+    short, long = (
+        load(write_scenario(tmp_path / "a")),
+        load(write_scenario(tmp_path / "b", {**SMALL, "queries": [{"id": "climate", "sql": sql, "sink": "hq"}]})),
+    )
+    assert optimize(short.problem).joins.left.tolist() == optimize(long.problem).joins.left.tolist()
+    assert short.problem.queries[0].window_ms == long.problem.queries[0].window_ms
+    assert [one.kind for one in short.graphs[0].operators] == [one.kind for one in long.graphs[0].operators]
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        (
+            {"sql": "SELECT b.prize\nFROM bids b"},
+            "line 1, column 8 at 'b': no such column; there are source, time, value",
+        ),
+        ({"sql": "SELECT b.value FROM bids b"}, "one stream alone has no join to place"),
+        ({"sql": FILTERED, "left": "bids"}, "`sql` says it all: left cannot stand beside it"),
+        ({"left": "bids"}, "right missing: give left and right, or `sql`"),
+        ({"sql": FILTERED, "selectivity": {"c": 0.5}}, "no such part of the query"),
+        ({"sql": FILTERED.replace("JOIN", "LEFT JOIN")}, "at 'LEFT': inner joins are planned"),
+    ],
+)
+def test_what_is_wrong_with_a_query_is_told(tmp_path: Path, query: dict[str, Any], told: str) -> None:
+    path = scenario(tmp_path, FILTERED)
+    document = auctions.document(FILTERED)
+    for name, columns in (("bids", ["auction", "bidder"]), ("auctions", ["id", "category"])):
+        document["streams"][name] |= {"columns": dict.fromkeys(columns)}
+    document["queries"] = [{"id": "q", "sink": "hq", **query}]
+    path = write_scenario(tmp_path / "wrong", document)
+    with pytest.raises(InvalidInput) as caught:
+        load(path)
+    assert told in str(caught.value)
+
+
+def test_columns_are_read_from_the_input(tmp_path: Path) -> None:
+    path = auctions.scenario(tmp_path, FILTERED.replace("b.value", "b.vallue"), *auctions.tables(30))
+    with pytest.raises(InvalidInput, match="there are source, time, value, auction, bidder"):
+        load(path)
+
+
+def test_explaining_a_query_needs_no_plan(tmp_path: Path) -> None:
+    told = invoke_json("plan", scenario(tmp_path, FILTERED.replace("JOIN", "FULL JOIN")), "--explain-query")
+    (query,) = told["queries"]
+    assert not query["planned"]
+    assert [one["kind"] for one in query["operators"]][-3:] == ["filter", "project", "sink"]
+    assert query["ideal_cost"] > 0
+    rates = {one["text"]: (one["tuples_per_s"], one["origin"]) for one in query["operators"]}
+    assert rates["bids AS b"] == (600.0, "given")
+
+
+def test_events_on_a_stream_reach_what_queries_make_of_it(tmp_path: Path) -> None:
+    """A rate is that of the stream; the filtered stream gets its share. Written out and read again, it is the same."""
+    problem = load(scenario(tmp_path / "s", FILTERED, selectivity={"b": 0.25})).problem
+    running = Controller.from_plan(problem, optimize(problem))
+    running.handle(RateChanged(stream="bids", source="b1", rate=400.0))
+    running.handle(SourceAdded(stream="bids", source="b3", node="fog", rate=80.0))
+    running.handle(SourceRemoved(stream="bids", source="b2"))
+    written, plan, _ = export(
+        running, tmp_path / "out", {"bids": {"format": "generator"}, "auctions": {"format": "generator"}}
+    )
+    assert sorted(set(zip(plan.joins.left_rate.tolist(), plan.joins.right_rate.tolist(), strict=True))) == [
+        (20.0, 100.0),
+        (100.0, 100.0),
+    ]
+    again = load(tmp_path / "out" / "scenario.yaml").problem
+    assert again.digest == plan.digest
+    assert again.queries[0].pipeline == written.queries[0].pipeline
