@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 from nova.model.errors import Fault, InvalidInput
 from nova.model.limits import refuse_beyond
 
+CELL = 8
+"""Bytes that a cell takes at least once it is unpacked: a run of equal values is nearly nothing in the file."""
 SHOWN = 20
 """Wrong rows of one column that an error lists."""
 
@@ -70,8 +72,10 @@ def read_parquet(path: Path, what: str = "a table") -> pa.Table:
     memory."""
     try:
         with pq.ParquetFile(path) as file:
-            groups = (file.metadata.row_group(k) for k in range(file.metadata.num_row_groups))
-            refuse_beyond(str(path), "the table unpacked", sum(group.total_byte_size for group in groups))
+            about = file.metadata
+            groups = sum(about.row_group(k).total_byte_size for k in range(about.num_row_groups))
+            cells = about.num_rows * about.num_columns
+            refuse_beyond(str(path), f"the table with {cells:,} cells", max(groups, cells * CELL))
             table = file.read()
         table.validate(full=True)
         return table

@@ -11,7 +11,12 @@ from typing import Any
 import yaml
 
 from nova.model.errors import Fault, InvalidInput
+from nova.model.limits import refuse_beyond
 
+MOST_VALUES = 1_000_000
+"""Values that a document may have through aliases; one that is written out may have more."""
+IN_MEMORY = 30.0
+"""Bytes of memory that a byte of YAML or JSON takes at most."""
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -57,6 +62,7 @@ def read(path: Path) -> dict[str, Any]:
     """The document as plain values. A file that cannot be read or parsed raises InvalidInput with its line."""
     file = str(path)
     try:
+        refuse_beyond(file, "the document", path.stat().st_size * IN_MEMORY, fix="put the rows into a table of its own")
         text = path.read_bytes().decode("utf-8-sig")
     except IsADirectoryError:
         raise InvalidInput([Fault(file, "this is a folder: name the scenario file in it")]) from None
@@ -78,14 +84,48 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _yaml(text: str, file: str) -> Any:
+    loader = _Loader(text)
     try:
-        return yaml.load(text, Loader=_Loader)  # safe: _Loader is a SafeLoader
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _refuse_aliases(node, file)
+        return loader.construct_document(node)  # safe: _Loader is a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = " ".join(filter(None, [error.problem, error.context and f"({error.context})"]))
         raise InvalidInput([Fault(file, f"not YAML: {message}", mark.line + 1 if mark else None)]) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # also: thousands of digits or brackets, !!binary
         raise InvalidInput([Fault(file, f"not YAML: {error}")]) from None
+
+
+def _refuse_aliases(root: yaml.Node, file: str) -> None:
+    """Refuse a document that a few aliases blow up beyond all measure, or that contains itself."""
+    sizes: dict[int, int] = {}
+    open_: set[int] = set()
+    stack: list[tuple[yaml.Node, bool]] = [(root, False)]
+    while stack:
+        node, done = stack.pop()
+        if id(node) in sizes:
+            continue
+        parts = [] if isinstance(node, yaml.ScalarNode) else node.value
+        if isinstance(node, yaml.MappingNode):
+            parts = [part for pair in node.value for part in pair]
+        if done:
+            sizes[id(node)] = 1 + sum(sizes[id(part)] for part in parts)
+            continue
+        if id(node) in open_:
+            continue
+        open_.add(id(node))
+        if any(id(part) in open_ and id(part) not in sizes for part in parts):
+            message = "an alias stands inside what it names"
+            raise InvalidInput([Fault(file, message, node.start_mark.line + 1)])
+        stack.append((node, True))
+        stack += [(part, False) for part in parts]
+    size = sizes[id(root)]
+    if size > MOST_VALUES and size > 10 * len(sizes):
+        message = f"aliases blow the document up to {size:,} values, more than {MOST_VALUES:,}: use a table"
+        raise InvalidInput([Fault(file, message)])
 
 
 def _json(text: str, file: str) -> Any:

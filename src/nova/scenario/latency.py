@@ -14,18 +14,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nova.model.problem import Bools, Floats, Ints, Latency, Nodes
-from nova.model.units import LEAST_MS, RTT
+from nova.model.units import LEAST_MS, RTT, Quantity
 from nova.scenario.faults import Faults, listed
 from nova.scenario.table import Table
 
 ABSURD_MS = 60_000.0
 """A round trip of more than a minute is a mistake of units, not a network."""
-EDGE = ("from", "to", "rtt_ms")
+UNITS = {"ms": 1.0, "s": 1e3, "us": 1e-3}
+"""ms of one of the units that RTTs may be meant in."""
+RTTS = tuple(f"rtt_{unit}" for unit in UNITS)
+LOOKS_LIKE_SECONDS = 1.0
+"""A matrix without a unit and without an RTT of this many ms is one of seconds, or of a single rack: one has to say."""
 
 
 def is_matrix(names: list[str], nodes: pa.StringArray) -> bool:
     """Whether a table with these columns is a square matrix: its columns are named after nodes."""
-    if set(EDGE) <= set(names) or len(names) < 2:
+    if ({"from", "to"} <= set(names) and set(RTTS) & set(names)) or len(names) < 2:
         return False
     return bool(pc.any(pc.is_in(pa.array(names[1:], pa.string()), value_set=nodes)).as_py())
 
@@ -39,13 +43,14 @@ class _Directed:
     rtt_ms: Floats
 
 
-def build_latency(table: Table, nodes: pa.StringArray, warnings: list[str]) -> Latency | None:
-    """RTTs of unordered pairs; None where the table is wrong or holds none."""
+def build_latency(table: Table, nodes: pa.StringArray, warnings: list[str], unit: str | None = None) -> Latency | None:
+    """RTTs of unordered pairs; None where the table is wrong or holds none. `unit` is that of bare numbers: ms where
+    it is not stated, and not told by the name of the column."""
     names = list(table.columns)
     if is_matrix(names, nodes):
-        directed = _from_matrix(table, nodes, warnings)
-    elif set(EDGE) & set(names):
-        directed = _from_edges(table, nodes, warnings)
+        directed = _from_matrix(table, nodes, warnings, unit)
+    elif {"from", "to", *RTTS} & set(names):
+        directed = _from_edges(table, nodes, warnings, unit)
     else:
         table.faults.add(
             table.place,
@@ -57,7 +62,7 @@ def build_latency(table: Table, nodes: pa.StringArray, warnings: list[str]) -> L
     return None if directed is None else _unordered(directed, nodes, table.place, warnings)
 
 
-def _from_matrix(table: Table, nodes: pa.StringArray, warnings: list[str]) -> _Directed | None:
+def _from_matrix(table: Table, nodes: pa.StringArray, warnings: list[str], unit: str | None) -> _Directed | None:
     """The entries of a matrix whose header and first column name the same nodes in the same order."""
     first, *names = table.columns
     ids = table.ids(first)
@@ -83,8 +88,15 @@ def _from_matrix(table: Table, nodes: pa.StringArray, warnings: list[str]) -> _D
             i = next(i for i, (a, b) in enumerate(zip(ids.to_pylist(), names, strict=False)) if a != b)
             message = f"header and first column name the nodes in different orders; here the header has {names[i]!r}"
             table.faults.add(table.place, message, table.row(i), first, ids[i].as_py())
-    entries = _entries(table, names)
+    entries = _entries(table, names, unit or "ms")
     if len(table.faults) > before:
+        return None
+    if unit is None and (entries > 0).sum() > 2 and np.nanmax(entries) < LOOKS_LIKE_SECONDS:
+        message = (
+            f"the largest RTT is {np.nanmax(entries):g}: are these seconds? Say so in the scenario with"
+            " `latency_unit: s`, or with `latency_unit: ms` if they are not"
+        )
+        table.faults.add(table.place, message, field="latency_unit")
         return None
     diagonal = np.diagonal(entries)
     _warn_diagonal(diagonal[~np.isnan(diagonal)], table.place, warnings)
@@ -93,24 +105,36 @@ def _from_matrix(table: Table, nodes: pa.StringArray, warnings: list[str]) -> _D
     return _measured(rows[a], rows[b], entries[a, b], table.place, warnings)
 
 
-def _entries(table: Table, names: list[str]) -> Floats:
+def _entries(table: Table, names: list[str], unit: str) -> Floats:
     """The cells of a matrix in ms, NaN where empty. Columns are checked one by one only if something is wrong."""
     columns = [table.columns[name] for name in names]
-    if all(pa.types.is_float64(column.type) for column in columns):
+    if unit == "ms" and all(pa.types.is_float64(column.type) for column in columns):
         entries: Floats = np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
         empty = sum(column.null_count for column in columns)
         if np.count_nonzero((entries == 0) | ((entries >= LEAST_MS) & (entries <= ABSURD_MS))) + empty == entries.size:
             return entries
-    return np.column_stack([table.numbers(name, RTT, empty=math.nan, most=ABSURD_MS, least=LEAST_MS) for name in names])
+    return np.column_stack([_rtts(table, name, unit, empty=math.nan) for name in names])
 
 
-def _from_edges(table: Table, nodes: pa.StringArray, warnings: list[str]) -> _Directed | None:
+def _rtts(table: Table, name: str, unit: str, empty: float | None = None) -> Floats:
+    """A column of RTTs in ms. Cells may have units of their own where ms are meant."""
+    factor = UNITS[unit]
+    quantity = RTT if unit == "ms" else Quantity(unit, {})
+    return factor * table.numbers(name, quantity, empty=empty, most=ABSURD_MS / factor, least=LEAST_MS / factor)
+
+
+def _from_edges(table: Table, nodes: pa.StringArray, warnings: list[str], unit: str | None) -> _Directed | None:
     """The rows of a list of pairs, each direction of a pair at most once."""
     before = len(table.faults)
     origin = table.references("from", nodes, "node") if "from" in table.columns else None
     target = table.references("to", nodes, "node") if "to" in table.columns else None
-    rtt = table.numbers("rtt_ms", RTT, most=ABSURD_MS, least=LEAST_MS) if "rtt_ms" in table.columns else None
-    if not table.require(*EDGE):
+    named = next((name for name in RTTS if name in table.columns), "rtt_ms")
+    told = named.removeprefix("rtt_")
+    if unit is not None and unit != told:
+        message = f"the scenario says `latency_unit: {unit}`, and this column is one of {told}"
+        table.faults.add(table.place, message, 1 if table.lines is not None else None, named)
+    rtt = _rtts(table, named, told) if named in table.columns else None
+    if not table.require("from", "to", named):
         return None
     assert origin is not None
     assert target is not None

@@ -192,10 +192,15 @@ class Stream(_Part):
 
 
 class Window(_Part):
-    """How time is cut; tuples join within a window."""
+    """How time is cut; tuples join within a window. A length alone, such as `window: 1s`, is a tumbling window."""
 
     tumbling: Annotated[float, _quantity(DURATION, above_zero=True)] = 1000.0
     """Length with its unit, such as 1s or 500ms; kept in milliseconds."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _length_alone(cls, value: Any) -> Any:
+        return {"tumbling": value} if isinstance(value, str | int | float) and not isinstance(value, bool) else value
 
 
 class Query(_Part):
@@ -213,7 +218,9 @@ class Query(_Part):
     """Attribute (or list of attributes) of the sources: those with equal values join."""
     pairs: Table | None = None
     """Table with the columns left, right and, if known, output_rate: exactly these sources join."""
-    window: Window = Field(default_factory=Window)
+    window: Annotated[Window, BeforeValidator(lambda value: value, json_schema_input_type=Window | str)] = Field(
+        default_factory=Window
+    )
     """Tumbling window; 1 s where not stated."""
     selectivity: dict[Name, Annotated[float, Field(ge=0, allow_inf_nan=False), _quantity(NUMBER)]] = Field(
         default_factory=dict
@@ -305,8 +312,10 @@ class Document(_Part):
     """Table with the columns id, capacity (tuples/s) and, if wanted, coordinates in ms (x, y, z or x0, x1, …), height
     (ms), hosts (true/false), bandwidth (tuples/s), busy (tuples/s of other work on the node) and labels."""
     latency: Table | None = None
-    """Square matrix of RTTs in ms (first column: id), or table with the columns from, to, rtt_ms. Not needed where the
-    nodes carry coordinates."""
+    """Square matrix of RTTs in ms (first column: id), or table with the columns from, to, rtt_ms (or rtt_s, rtt_us).
+    Not needed where the nodes carry coordinates."""
+    latency_unit: Literal["ms", "s", "us"] | None = None
+    """What the numbers of a latency matrix are; ms where not stated."""
     streams: Annotated[dict[Name, Stream], Field(min_length=1)]
     """Logical streams by name."""
     queries: Annotated[list[Query], Field(min_length=1)]

@@ -18,6 +18,10 @@ MOST_PAIRS = 2**31 - 1
 """Sub-joins are counted in 32 bits; more than this many is a join matrix that somebody forgot to write."""
 
 
+BYTES_PER_PAIR = 250
+"""Memory of a sub-join while it is planned: its columns, its replicas and what assigning them needs, in the least."""
+
+
 @dataclass(frozen=True)
 class StreamSources:
     """The sources of one stream."""

@@ -7,7 +7,7 @@ by a slower reader, which can say what is wrong on which line.
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +19,7 @@ import pyarrow.csv as pacsv
 from nova.model.errors import InvalidInput
 from nova.model.reading import read_parquet
 from nova.model.units import NUMBER
+from nova.scenario.dialect import Dialect, dialect_of, opened, refuse_large, text_of
 from nova.scenario.faults import SHOWN, Faults, suggestion
 from nova.scenario.table import Table
 
@@ -60,6 +61,10 @@ def read_table(
             else:
                 faults.add(str(path), "tables end in .csv, .csv.gz or .parquet", field=field)
                 return None
+        except InvalidInput as error:
+            for fault in error.faults:
+                faults.add(fault.file, fault.message, fault.row, field, fault.value)
+            return None
         except (OSError, EOFError, zlib.error) as error:
             faults.add(str(path), f"cannot be read: {error}", field=field)
             return None
@@ -168,7 +173,9 @@ def _text(value: object) -> str:
 
 def _csv(path: Path, faults: Faults, matrix: Callable[[list[str]], bool]) -> Table | None:
     """A CSV file. The quick reader takes it where it is in order; else the careful one says what is wrong."""
-    header = _header(path, faults)
+    refuse_large(path)
+    dialect = dialect_of(path)
+    header = _header(path, dialect, faults)
     if header is None:
         return None
     names = [name.strip() for name in header]
@@ -186,29 +193,26 @@ def _csv(path: Path, faults: Faults, matrix: Callable[[list[str]], bool]) -> Tab
 
     try:
         content = pacsv.read_csv(
-            path,
+            path if dialect.plain else io.BytesIO(text_of(path, dialect).read().encode()),
             read_options=pacsv.ReadOptions(block_size=_BLOCK),
-            parse_options=pacsv.ParseOptions(invalid_row_handler=refuse),
+            parse_options=pacsv.ParseOptions(delimiter=dialect.delimiter, invalid_row_handler=refuse),
             convert_options=pacsv.ConvertOptions(column_types=kinds, null_values=[""], strings_can_be_null=True),
         )
-    except (pa.ArrowInvalid, pa.ArrowKeyError):
-        return _careful_csv(path, names, faults)
+    except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError):
+        return _careful_csv(path, names, dialect, faults)
     if bad_rows or content.num_columns != len(names):
-        return _careful_csv(path, names, faults)
+        return _careful_csv(path, names, dialect, faults)
     columns = {name: _plain(column) for name, column in zip(names, content.columns, strict=True)}
-    return Table(str(path), columns, content.num_rows, faults, lambda: [line for line, _ in _records(path)][1:])
+    return Table(
+        str(path), columns, content.num_rows, faults, lambda: [line for line, _ in _records(path, dialect)][1:]
+    )
 
 
-def _open(path: Path) -> Any:
-    opener = gzip.open if path.name.lower().endswith(".gz") else open
-    return opener(path, "rt", encoding="utf-8-sig", newline="")
-
-
-def _records(path: Path) -> list[tuple[int, list[str]]]:
+def _records(path: Path, dialect: Dialect) -> list[tuple[int, list[str]]]:
     """The records of a CSV file that are not blank, header included, each with the line it starts on."""
     records: list[tuple[int, list[str]]] = []
-    with _open(path) as file:
-        reader = csv.reader(file)
+    with text_of(path, dialect) as file:
+        reader = csv.reader(file, delimiter=dialect.delimiter)
         start = 1
         for record in reader:
             if record and (len(record) > 1 or record[0].strip()):
@@ -217,10 +221,10 @@ def _records(path: Path) -> list[tuple[int, list[str]]]:
     return records
 
 
-def _header(path: Path, faults: Faults) -> list[str] | None:
+def _header(path: Path, dialect: Dialect, faults: Faults) -> list[str] | None:
     try:
-        with _open(path) as file:
-            for record in csv.reader(file):
+        with text_of(path, dialect) as file:
+            for record in csv.reader(file, delimiter=dialect.delimiter):
                 if record and (len(record) > 1 or record[0].strip()):
                     return record
     except UnicodeDecodeError:
@@ -233,10 +237,10 @@ def _header(path: Path, faults: Faults) -> list[str] | None:
     return None
 
 
-def _careful_csv(path: Path, names: list[str], faults: Faults) -> Table | None:
+def _careful_csv(path: Path, names: list[str], dialect: Dialect, faults: Faults) -> Table | None:
     """Read a file that the quick reader refused: names every ragged row, and keeps the others to be checked too."""
     try:
-        records = _records(path)[1:]
+        records = _records(path, dialect)[1:]
     except UnicodeDecodeError:
         _note_encoding(path, faults)
         return None
@@ -246,7 +250,7 @@ def _careful_csv(path: Path, names: list[str], faults: Faults) -> Table | None:
     ragged = [(line, record) for line, record in records if len(record) != len(names)]
     for line, record in ragged[:SHOWN]:
         message = f"{len(record)} fields where the header has {len(names)}"
-        faults.add(str(path), message, line, value=",".join(record)[:60])
+        faults.add(str(path), message, line, value=dialect.delimiter.join(record)[:60])
     faults.count_more(max(0, len(ragged) - SHOWN))
     kept = [(line, record) for line, record in records if len(record) == len(names)]
     if not kept and ragged:
@@ -257,16 +261,15 @@ def _careful_csv(path: Path, names: list[str], faults: Faults) -> Table | None:
 
 def _note_encoding(path: Path, faults: Faults) -> None:
     """Name the first line that is not UTF-8."""
-    opener = gzip.open if path.name.lower().endswith(".gz") else open
-    with opener(path, "rb") as file:
+    with opened(path) as file:
         for line, raw in enumerate(file, 1):
             try:
                 raw.decode("utf-8")
             except UnicodeDecodeError as error:
-                hint = "; it looks like UTF-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
+                fix = f"save the file as UTF-8, say with `iconv -f WINDOWS-1252 -t UTF-8 {path.name}`"
                 faults.add(
                     str(path),
-                    f"not UTF-8 text{hint}: save the file as UTF-8",
+                    f"not UTF-8 text: {fix}",
                     line,
                     value=raw[max(0, error.start - 10) : error.end + 10],
                 )

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import ValidationError
 
+from nova.model.limits import available_bytes, size_text
 from nova.model.operators import OperatorGraph, Pipeline
 from nova.model.options import Options
 from nova.model.problem import Dense, Derived, JoinMatrix, Pairs, Problem, Query, Sources
@@ -35,6 +36,7 @@ from nova.scenario.faults import Faults, suggestion
 from nova.scenario.latency import build_latency, check_reachable, is_matrix
 from nova.scenario.nodes import build_nodes
 from nova.scenario.queries import (
+    BYTES_PER_PAIR,
     MOST_PAIRS,
     StreamSources,
     build_sources,
@@ -194,6 +196,8 @@ class _Builder:
         self.derived: dict[int, Derived] = {}
         self.used: set[str] = set()
         """Streams that a query reads."""
+        self.pairs = 0
+        """Sub-joins of the queries so far."""
 
     def build(self) -> Problem | None:
         """The problem; None where there are faults."""
@@ -214,7 +218,7 @@ class _Builder:
             found = read_table(
                 content.latency, self.path, "latency", self.faults, matrix=lambda columns: is_matrix(columns, ids)
             )
-            latency = build_latency(found, ids, self.warnings) if found is not None else None
+            latency = build_latency(found, ids, self.warnings, content.latency_unit) if found is not None else None
         if nodes is not None and content.latency is None and nodes.coordinates is None:
             message = "no latencies: give the nodes coordinates (x, y, …), or a `latency` table"
             self.faults.add(str(self.path), message, field="latency")
@@ -384,6 +388,11 @@ class _Builder:
         if count > MOST_PAIRS:
             message = f"{count:,} pairs of sources join, more than {MOST_PAIRS:,}: say which, with `on` or `pairs`"
             self._wrong(i, field, message)
+        self.pairs += count
+        needed, free = self.pairs * BYTES_PER_PAIR, available_bytes()
+        if needed > free:
+            message = f"{self.pairs:,} pairs of sources join, which takes {size_text(needed)} of memory, and"
+            self._wrong(i, field, f"{message} {size_text(free)} are free: say which, with `on` or `pairs`")
         return matrix
 
     def _wrong(self, i: int, field: str, message: str, value: object = None) -> None:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from nova.model.ids import CONTROL, REFUSED
 from nova.model.problem import Bools, Floats, Ints
 from nova.model.units import Quantity
+from nova.scenario.dialect import comma_hint, decimal_commas
 from nova.scenario.faults import SHOWN, Faults, listed, suggestion
 
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
@@ -122,7 +123,7 @@ class Table:
         else:
             texts = self.text(name)
             blank = _nulls(texts)
-            values = np.array(quantity.column(texts))
+            values = np.array(quantity.column(decimal_commas(texts)))
         if empty is None:
             self.note(blank, name, "a number is missing")
         not_number = np.isnan(values) & ~blank
@@ -154,6 +155,8 @@ class Table:
 def _why(value: object, quantity: Quantity) -> str:
     """What is wrong with a cell that is not a number."""
     if isinstance(value, str):
+        if hint := comma_hint(value):
+            return hint
         try:
             quantity.parse(value)
         except ValueError as error:

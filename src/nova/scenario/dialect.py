@@ -1,0 +1,94 @@
+"""Dialects of CSV: what can be read without guessing is read; the rest is told with the fix.
+
+Spreadsheets write semicolons where commas are decimal, tabs, UTF-16 with its mark. All of that says itself at the
+beginning of a file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nova.model.limits import available_bytes, refuse_beyond
+
+HEAD = 1 << 16
+"""Bytes of a file that its dialect is told by."""
+DEFLATE = 1032
+"""No gzip file unpacks to more than this many times its size."""
+IN_MEMORY = 3.0
+"""Bytes of memory that a byte of CSV takes at most while it is read."""
+_COMMA = r"^\s*[-+]?[0-9]+,[0-9]+([eE][-+]?[0-9]+)?\s*[^0-9.,\s]*[^.,]*$"
+_NOT_THOUSANDS = r"^\s*[-+]?(?:[0-9]{4,}|0[0-9]*),|^\s*[-+]?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})(?:[^0-9]|$)"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How the text of a CSV file is written."""
+
+    encoding: str = "utf-8-sig"
+    delimiter: str = ","
+
+    @property
+    def plain(self) -> bool:
+        """Whether Arrow's reader takes the file as it is."""
+        return self.encoding == "utf-8-sig"
+
+
+def dialect_of(path: Path) -> Dialect:
+    """The dialect of a file: UTF-16 by its mark, semicolons or tabs where the header has them and no comma."""
+    with opened(path) as file:
+        head: bytes = file.read(HEAD)
+    encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    text = head[: len(head) & ~1].decode(encoding, "replace")
+    header = next((line for line in text.splitlines() if line.strip()), "")
+    header = re.sub(r'"[^"]*"', "", header)
+    found = [mark for mark in ",;\t" if mark in header]
+    return Dialect(encoding, found[0] if len(found) == 1 else ",")
+
+
+def opened(path: Path) -> Any:
+    """The bytes of a file, unpacked where it is gzipped."""
+    return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb")
+
+
+def text_of(path: Path, dialect: Dialect) -> Any:
+    """The text of a file, line ends as they are."""
+    return io.TextIOWrapper(opened(path), encoding=dialect.encoding, newline="")
+
+
+def refuse_large(path: Path) -> None:
+    """Refuse a table that would not fit into memory, before it is unpacked there."""
+    size = path.stat().st_size
+    if path.name.lower().endswith(".gz") and size * DEFLATE * IN_MEMORY > available_bytes():
+        most, size = int(available_bytes() / IN_MEMORY), 0
+        with gzip.open(path, "rb") as file:
+            while size <= most and (piece := file.read(1 << 22)):
+                size += len(piece)
+    refuse_beyond(str(path), "the table", size * IN_MEMORY)
+
+
+def decimal_commas(texts: pa.StringArray) -> pa.StringArray:
+    """A column of numbers with decimal commas, such as 1,5, with points instead. Left as it is where it has none, where
+    points occur too, or where every comma might part thousands: 1,500 may be two things."""
+    commas = pc.match_substring_regex(texts, _COMMA).fill_null(False)
+    if not pc.any(commas).as_py():
+        return texts
+    sure = pc.any(pc.match_substring_regex(texts.filter(commas), _NOT_THOUSANDS)).as_py()
+    points = pc.any(pc.match_substring(texts, ".")).as_py()
+    if not sure or points:
+        return texts
+    return pc.if_else(commas, pc.replace_substring(texts, ",", "."), texts)
+
+
+def comma_hint(text: str) -> str | None:
+    """What to do about a cell with a comma that was not taken as a number."""
+    if not re.match(r"^\s*[-+]?[0-9][0-9.,\s']*,", text):
+        return None
+    return "a comma may part decimals or thousands: write 1.5, or 1500"
