@@ -15,10 +15,11 @@ from nova.model.plan import Plan, Summary
 from nova.model.policy import OVERLOAD, usable
 from nova.model.problem import Problem
 from nova.model.subjoins import SubJoins
-from nova.placement.assign import Assignment, assign
+from nova.placement.assign import Assignment
 from nova.placement.check import check
 from nova.placement.median import virtual_positions
 from nova.placement.resolve import resolve
+from nova.placement.within import assign_within
 
 Observer = Callable[[str, Any], None]
 """Called after each stage with its name and result: how `nova explain` and progress displays look inside."""
@@ -36,7 +37,7 @@ def optimize(problem: Problem, options: Options = Options(), observe: Observer |
     positions = virtual_positions(joins, space, options.objective)  # … with ideal positions
     tell("place", positions)
 
-    assignment = assign(problem, joins, space, options)  # Phase III: sub-joins get hosts
+    assignment = assign_within(problem, joins, space, options)  # Phase III: sub-joins get hosts
     tell("assign", assignment)
     if len(assignment.unplaced) and not options.allow_overload:
         raise Infeasible(_what_is_missing(problem, joins, assignment, options))
@@ -70,6 +71,13 @@ def _what_is_missing(problem: Problem, joins: SubJoins, assignment: Assignment, 
         f"the nodes cannot take the load: {assignment.missing.sum():.6g} tuples/s of {len(assignment.unplaced)} "
         f"sub-joins found no host (the joins need {need:.6g} tuples/s, the hosts have {have:.6g})"
     ]
+    for number in np.unique(joins.query[assignment.unplaced]).tolist():
+        hosts = problem.allowed(number)
+        if hosts is not None:
+            query, room = problem.queries[number], usable(problem.nodes, options)[hosts]
+            told = " and ".join(map(str, query.requires))
+            count, have = np.count_nonzero(room), room.sum()
+            lines.append(f"  query {query.id} requires {told}: {count} hosts, which have {have:.6g} tuples/s")
     ids = problem.sources.ids
     for row, missing in list(zip(assignment.unplaced, assignment.missing, strict=True))[:10]:
         lines.append(

@@ -58,7 +58,10 @@ class Controller:
 
     @classmethod
     def from_plan(cls, problem: Problem, plan: Plan, stability: Stability = Stability()) -> Controller:
-        """A controller over a plan of a problem."""
+        """A controller over a plan of a problem. Raises `InvalidInput` where queries require labels of their hosts."""
+        if bound := [query.id for query in problem.queries if query.requires]:
+            named = ", ".join(bound)
+            raise InvalidInput(f"events do not move queries that require labels of their hosts ({named}): plan again")
         return cls(
             State.of(problem, plan, stability),
             Names.of(problem),

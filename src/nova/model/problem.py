@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nova.model.operators import NOTHING_AROUND, Pipeline
+from nova.model.requires import Requirement, allowed
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int32]
@@ -39,6 +40,8 @@ class Nodes:
     """Access-link part of each node's latency in ms; None means zero everywhere."""
     busy: Floats | None = None
     """Tuples/s of other work that each node does besides joins; None means none."""
+    labels: Mapping[str, pa.Array] = field(default_factory=dict)
+    """What else is known of the nodes (zone, arch, memory, …), one value per node: what queries may require."""
 
     def __len__(self) -> int:
         return len(self.capacity)
@@ -123,6 +126,8 @@ class Query:
     window_ms: float = 1000.0
     pipeline: Pipeline = NOTHING_AROUND
     """What happens to tuples before and after the join; nothing for `left`, `right`, `on`."""
+    requires: tuple[Requirement, ...] = ()
+    """What a node must be or have to run replicas of this query."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +176,11 @@ class Problem:
     """Checksum of the scenario it came from; written into plans so that a stale plan is noticed."""
     warnings: tuple[str, ...] = field(default=())
     """What was repaired on reading (say, two directions of an RTT averaged), in words."""
+
+    def allowed(self, query: int) -> Bools | None:
+        """Nodes that meet what a query requires; None where it requires nothing."""
+        requires = self.queries[query].requires
+        return allowed(requires, self.nodes.labels, len(self.nodes)) if requires else None
 
     def born(self, stream: int) -> int:
         """The stream whose tuples enter the system, for a stream that a query makes of it; itself otherwise."""

@@ -25,6 +25,8 @@ def check(problem: Problem, plan: Plan) -> None:
     for node in np.unique(replicas.node[~nodes.hosts[replicas.node]])[:SHOWN]:
         if plan.approach == "nova":
             faults.append(f"node {nodes.ids[int(node)]} hosts a replica although it must not")
+    if plan.approach == "nova":
+        faults += _forbidden(problem, plan)
     loads = node_loads(joins, replicas, len(nodes))
     loads = np.where(loads > 0, loads + nodes.other_load, 0.0)
     limit = nodes.limit
@@ -35,6 +37,21 @@ def check(problem: Problem, plan: Plan) -> None:
         )
     if faults:
         raise BrokenPlan("the plan is wrong:\n" + "\n".join(faults))
+
+
+def _forbidden(problem: Problem, plan: Plan) -> list[str]:
+    """Replicas on nodes that do not meet what their query requires."""
+    faults = []
+    query = plan.joins.query[plan.replicas.join]
+    for number, one in enumerate(problem.queries):
+        mask = problem.allowed(number)
+        if mask is None:
+            continue
+        nodes = plan.replicas.node[query == number]
+        told = " and ".join(map(str, one.requires))
+        for node in np.unique(nodes[~mask[nodes]])[:SHOWN]:
+            faults.append(f"node {problem.nodes.ids[int(node)]} hosts a replica of {one.id}, which requires {told}")
+    return faults
 
 
 def broken_joins(replicas: Replicas, joins: int) -> npt.NDArray[np.intp]:

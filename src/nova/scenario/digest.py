@@ -30,6 +30,10 @@ def digest(problem: Problem) -> str:
         _feed(state, query.id, str(query.left), str(query.right), str(query.sink), repr(float(query.window_ms)))
         if query.pipeline.sql:
             _feed(state, "sql", query.pipeline.sql)
+        for requirement in query.requires:
+            _feed(
+                state, "requires", str(requirement), nodes.labels[requirement.label].cast(pa.string()).fill_null("\0")
+            )
         match query.matrix:
             case Dense():
                 _feed(state, "dense")

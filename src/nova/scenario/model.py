@@ -25,6 +25,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from nova.model.ids import REFUSED, has_control
 from nova.model.options import Options
+from nova.model.requires import FORMS, Requirement, parse
 from nova.model.units import DURATION, NUMBER, RATE, Quantity
 from nova.scenario.document import line_of
 from nova.scenario.faults import Faults, listed, suggestion
@@ -54,6 +55,17 @@ def _columns(value: Any) -> tuple[str, ...]:
             raise PydanticCustomError("columns", "an attribute is named twice")
         return tuple(names)
     raise PydanticCustomError("columns", "the name of an attribute, or a list of names, expected")
+
+
+def _requires(value: Any) -> tuple[Requirement, ...]:
+    """Conditions on labels, as one text or several."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        raise PydanticCustomError("requires", "conditions on labels expected: {forms}", {"forms": FORMS})
+    try:
+        return tuple(one for text in texts for one in parse(text))
+    except ValueError as error:
+        raise PydanticCustomError("requires", "{message}", {"message": str(error)}) from None
 
 
 def _scalar(value: Any) -> str | int | float | bool:
@@ -115,6 +127,18 @@ Attributes: TypeAlias = Annotated[
             "anyOf": [
                 {"type": "string", "minLength": 1},
                 {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "uniqueItems": True},
+            ]
+        }
+    ),
+]
+Requirements: TypeAlias = Annotated[
+    Any,
+    PlainValidator(_requires),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
             ]
         }
     ),
@@ -227,6 +251,9 @@ class Query(_Part):
     )
     """What is known about the data of an `sql` query: by stream the share of tuples that its filters let through;
     `join`: the share of pairs in a window that join; `group`: groups per window."""
+    requires: Requirements = ()
+    """What a node must be or have to run this query, by labels of the nodes table: `region in [eu, ch]`, `gpu >= 1`,
+    `arch = arm64`, joined by `and`, or as a list."""
     sink: Name
     """Node that gets the results."""
 

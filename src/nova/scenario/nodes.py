@@ -19,7 +19,7 @@ OPTIONAL = ("height", "hosts", "bandwidth", "busy")
 def build_nodes(table: Table, warnings: list[str]) -> Nodes | None:
     """Nodes of a table with id and capacity; None where these columns are missing.
 
-    Columns of other names are labels: they are not planned with, but one that is close to a known name is pointed out.
+    Columns of other names are labels, which queries may require; one that is close to a known name is pointed out.
     """
     n = len(table)
     ids = table.ids() if "id" in table.columns else None
@@ -52,7 +52,10 @@ def build_nodes(table: Table, warnings: list[str]) -> Nodes | None:
         close = get_close_matches(label.lower(), [name for name in OPTIONAL if name not in table.columns], cutoff=0.75)
         if close:
             warnings.append(f"{table.place}: column {label!r} is taken as a label; did you mean {close[0]!r}?")
-    return Nodes(ids, capacity, bandwidth, hosts, coordinates, heights, busy)
+    labels = {
+        name: column for name, column in table.columns.items() if name not in ("id", "capacity", *OPTIONAL, *axes)
+    }
+    return Nodes(ids, capacity, bandwidth, hosts, coordinates, heights, busy, labels)
 
 
 def _bare(ids: pa.StringArray) -> Nodes:

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from nova.model.limits import available_bytes, size_text
 from nova.model.operators import OperatorGraph, Pipeline
 from nova.model.options import Options
-from nova.model.problem import Dense, Derived, JoinMatrix, Pairs, Problem, Query, Sources
+from nova.model.problem import Dense, Derived, JoinMatrix, Nodes, Pairs, Problem, Query, Sources
+from nova.model.requires import Requirement, allowed, came_nearest
 from nova.query import (
     Schema,
     SqlFault,
@@ -32,7 +33,7 @@ from nova.query import (
 from nova.scenario import document, model
 from nova.scenario.columns import schema_of
 from nova.scenario.digest import digest
-from nova.scenario.faults import Faults, suggestion
+from nova.scenario.faults import Faults, listed, suggestion
 from nova.scenario.latency import build_latency, check_reachable, is_matrix
 from nova.scenario.nodes import build_nodes
 from nova.scenario.queries import (
@@ -209,7 +210,7 @@ class _Builder:
         self.names = list(streams)
         whole = [part for part in streams.values() if part is not None]
         self.parts = whole if len(whole) == len(streams) else []
-        queries = self._queries(streams, ids)
+        queries = self._queries(streams, nodes)
         for name in streams:
             if name not in self.used:
                 self.warnings.append(f"{self.path}: no query joins stream {name!r}")
@@ -249,14 +250,17 @@ class _Builder:
         table = read_table(self.content.streams[name].sources, self.path, f"streams.{name}.sources", self.faults)
         return build_sources(table, nodes) if table is not None else None
 
-    def _queries(self, streams: Mapping[str, StreamSources | None], nodes: pa.StringArray | None) -> list[Query]:
+    def _queries(self, streams: Mapping[str, StreamSources | None], nodes: Nodes | None) -> list[Query]:
         queries: list[Query] = []
+        ids = nodes.ids if nodes is not None else None
         seen: dict[str, int] = {}
         for i, query in enumerate(self.content.queries):
             if query.id in seen:
                 self._wrong(i, "id", f"duplicate: query {seen[query.id] + 1} has this id too", query.id)
             seen.setdefault(query.id, i)
-            sink = self._sink(i, query.sink, nodes)
+            sink = self._sink(i, query.sink, ids)
+            if nodes is not None:
+                self._requirements(i, query.requires, nodes)
             self.sinks.append(sink)
             self.unplanned.append("")
             bound = self._short(i, query, streams) if query.sql is None else self._sql(i, query, query.sql, streams)
@@ -276,7 +280,9 @@ class _Builder:
                 starts = np.cumsum([0, *(len(part) for part in self.parts)])
                 shift = [np.int32(starts[row]) for row in rows]
                 matrix = Pairs(matrix.left + shift[0], matrix.right + shift[1], matrix.output_rate)
-            queries.append(Query(query.id, rows[0], rows[1], sink, matrix, bound.window_ms, bound.pipeline))
+            queries.append(
+                Query(query.id, rows[0], rows[1], sink, matrix, bound.window_ms, bound.pipeline, query.requires)
+            )
         return queries
 
     def _row(self, i: int, derived: str, name: str, factor: float) -> int:
@@ -354,6 +360,23 @@ class _Builder:
         """Keep the graph of a query."""
         given = {name: float(part.rate.sum()) for name, part in streams.items() if part is not None}
         self.graphs.append(build_graph(query.id, statement, given, query.selectivity))
+
+    def _requirements(self, i: int, requires: tuple[Requirement, ...], nodes: Nodes) -> None:
+        """Labels exist, numbers are numbers, and some host meets it all."""
+        for one in requires:
+            if one.label not in nodes.labels:
+                near = suggestion(one.label, nodes.labels)
+                message = f"the nodes have no such label{near}; they have {listed(nodes.labels) or 'none'}"
+                self._wrong(i, "requires", message, str(one))
+                return
+            try:
+                one.met(nodes.labels)
+            except pa.ArrowInvalid:
+                self._wrong(i, "requires", f"{one.label} is no number on every node", str(one))
+                return
+        if requires and not (allowed(requires, nodes.labels, len(nodes)) & nodes.hosts).any():
+            nearest = came_nearest(requires, nodes.labels, nodes.ids, nodes.hosts)
+            self._wrong(i, "requires", f"no host meets this; nearest came {nearest}", " and ".join(map(str, requires)))
 
     def _sink(self, i: int, name: str, nodes: pa.StringArray | None) -> int:
         if nodes is None:

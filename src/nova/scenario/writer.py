@@ -80,6 +80,7 @@ def _save(folder: Path, name: str, columns: Mapping[str, Any]) -> str:
 def _nodes(problem: Problem) -> dict[str, Any]:
     nodes = problem.nodes
     columns: dict[str, Any] = {"id": nodes.ids, "capacity": nodes.capacity, "hosts": nodes.hosts}
+    columns |= {one.label: nodes.labels[one.label] for query in problem.queries for one in query.requires}
     if not np.isinf(nodes.bandwidth).all():
         columns["bandwidth"] = nodes.bandwidth
     if nodes.busy is not None:
@@ -120,6 +121,8 @@ def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attribut
             )
     if not around.sql:
         document["window"] = {"tumbling": f"{float(query.window_ms)!r}ms"}
+    if query.requires:
+        document["requires"] = [str(one) for one in query.requires]
     document["sink"] = problem.nodes.ids[query.sink].as_py()
     return document
 
