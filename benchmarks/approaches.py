@@ -17,7 +17,6 @@ from scipy.spatial import cKDTree
 
 from nova.cli.output import table
 from nova.evaluation.approaches import COMPARED, Row, label
-from nova.evaluation.bounds import lower_bound
 from nova.evaluation.compare import compare
 from nova.model.options import Options
 from nova.model.problem import Problem
@@ -49,7 +48,7 @@ def main() -> None:
         problem = draw(wanted.nodes, wanted.level, seed)
         floor = statistics.median(floor_seconds(problem) for _ in range(5))
         options = Options(seed=seed)
-        done = [one.row for one in compare(problem, COMPARED, options, simulated_s=wanted.simulate, bound=lower_bound)]
+        done = [one.row for one in compare(problem, COMPARED, options, simulated_s=wanted.simulate, with_bound=True)]
         sink = next(row for row in done if row["approach"] == "sink")
         fastest = min(row["simulated_p99_ms"] for row in done) if wanted.simulate else float("nan")
         for row in done:

@@ -244,12 +244,11 @@ def compare(
     What does not fit is spread evenly, as a comparison needs a plan from everyone.
     """
     from nova.evaluation.approaches import COMPARED, check_names
-    from nova.evaluation.bounds import lower_bound
     from nova.evaluation.compare import compare as side_by_side
 
     problem, options = _problem_and_options(what, overrides)
     names = list(COMPARED) if approaches is None else check_names(list(approaches))
-    done = side_by_side(problem, names, options, simulated_s=simulated_s, bound=lower_bound)
+    done = side_by_side(problem, names, options, simulated_s=simulated_s, with_bound=True)
     return Comparison(
         [one.row for one in done],
         {name: Plan.of(problem, one.placement.plan) for name, one in zip(names, done, strict=True)},

@@ -50,6 +50,31 @@ def test_measured_latencies_stand_beside_the_estimates(tmp_path: Path) -> None:
     assert "measured" in invoke("evaluate", scenario, tmp_path / "plan").stdout
 
 
+def test_felt_latency_comes_in_parts_and_results_are_charged(planned: tuple[Path, Path], tmp_path: Path) -> None:
+    figures = invoke_json("evaluate", *planned)
+    felt = figures["felt"]
+    assert felt["mean_ms"] == pytest.approx(felt["network_ms"] + felt["service_ms"] + felt["waiting_ms"])
+    assert felt["p50_ms"] <= felt["p90_ms"] <= felt["p99_ms"]
+    assert figures["results"]["results_per_s"] > 0
+    shown = invoke("evaluate", *planned).stdout
+    assert "of the mean: waiting at the host" in shown
+    assert "results/s to the sinks" in shown
+
+
+def test_a_sink_that_cannot_take_the_results_is_named_with_figures(planned: tuple[Path, Path], tmp_path: Path) -> None:
+    document = deepcopy(SMALL)
+    sink = document["queries"][0]["sink"]
+    for node in document["nodes"]:
+        if node["id"] == sink:
+            node["capacity"] = 5
+    scenario = write_scenario(tmp_path, document)
+    assert invoke("plan", scenario, "-o", tmp_path / "plan").exit_code == 0
+    told = invoke("evaluate", scenario, tmp_path / "plan")
+    assert "Sinks that cannot take their results" in told.stdout
+    assert f"{sink} gets" in told.stderr
+    assert "can take 5" in told.stderr
+
+
 def test_a_plan_of_another_version_is_judged_with_a_warning(planned: tuple[Path, Path], tmp_path: Path) -> None:
     document = deepcopy(SMALL)
     document["nodes"][3]["x"] = 41

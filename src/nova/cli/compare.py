@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from nova.cli.opening import SCENARIO
-from nova.cli.output import JSON, console, emit_json, progress, table, warn
+from nova.cli.output import JSON, emit_json, progress, table, warn
 
 app = typer.Typer()
 
@@ -30,15 +31,16 @@ def command(
 ) -> None:
     """Place the joins of SCENARIO by Nova and by every baseline, and set the figures side by side.
 
-    All share one cost space and are charged alike: latency along every hop, load by the distinct tuples/s that reach a
-    host. Nova spreads what does not fit evenly here, as a comparison needs a plan from everyone. The gap is to a lower
-    bound for placements within capacities, so a plan that overloads nodes may lie below it.
+    First what people feel: how long after its events a result is at the sink. All approaches share one cost space, take
+    measured latencies where there are any, get the same simulated tuples and are charged alike: latency along every
+    hop, load by the distinct tuples/s that reach a host. Nova spreads what does not fit evenly here, as a comparison
+    needs a plan from everyone. The gap is to a lower bound for placements within capacities, so a plan that overloads
+    nodes may lie below it.
 
     Example: `nova compare demo/scenario.yaml -a nova,source,top-c -o compare.html`
     """
     from nova.draw.comparison import check_ending, draw
     from nova.evaluation.approaches import COMPARED, check_names
-    from nova.evaluation.bounds import lower_bound
     from nova.evaluation.compare import compare
     from nova.scenario import load
 
@@ -54,7 +56,7 @@ def command(
             names,
             loaded.options,
             simulated_s=duration,
-            bound=lower_bound,
+            with_bound=True,
             report=lambda what: bar.update(task, description=what),
         )
     rows = [one.row for one in done]
@@ -63,41 +65,71 @@ def command(
     if as_json:
         emit_json({"scenario": str(scenario), "seed": loaded.options.seed, "simulated_s": duration, "approaches": rows})
         return
-    columns = columns_of(simulated=duration > 0)
-    for part in fitting(columns, console.width):
-        table(
-            f"{scenario}: latency and cost in ms, + is over sink-based",
-            ["approach", *(columns[key] for key in part)],
-            [[row["approach"], *(_value(row, key) for key in part)] for row in rows],
-        )
+    told = "simulated" if duration > 0 else "felt"
+    how = f"{duration:g} s simulated" if duration > 0 else "predicted"
+    table(
+        f"How long until a result is at the sink, ms ({how})",
+        ["approach", "mean", "median", "90 %", "99 %", "network", "service", "waiting"],
+        [
+            [
+                row["approach"],
+                *(_ms(row[f"{told}_{name}_ms"]) for name in ("mean", "p50", "p90", "p99")),
+                *(_ms(row[f"simulated_{name}_ms" if duration > 0 else f"{name}_ms"]) for name in PARTS),
+            ]
+            for row in rows
+        ],
+    )
+    table(
+        "What was predicted, ms, and what each plan does to the nodes",
+        ["approach", "mean", "99 %", "over %", "parts", "tuples/s", "gap %", "seconds"],
+        [
+            [
+                row["approach"],
+                _ms(row["felt_mean_ms"]),
+                _ms(row["felt_p99_ms"]),
+                round(row["overloaded_percent"]),
+                row["replicas"],
+                round(row["tuples_in"]),
+                100 * row["gap"],
+                row["seconds"],
+            ]
+            for row in rows
+        ],
+    )
+    typer.echo(verdict(rows, told))
     if output is not None:
         typer.echo(f"wrote {output}")
 
 
-def columns_of(simulated: bool) -> dict[str, str]:
-    """The figures of the table, and the heading of each."""
-    columns = {
-        "latency_mean_ms": "mean",
-        "latency_p90_ms": "90P",
-        "delta_mean_ms": "+mean",
-        "delta_p90_ms": "+90P",
-        "gap": "gap %",
-        "overloaded_percent": "over %",
-        "replicas": "replicas",
-        "tuples_in": "tuples/s",
-        "cost_eq1_ms": "Eq. 1",
-    }
-    if simulated:
-        columns |= {"simulated_p99_ms": "sim. p99", "simulated_backlog": "backlog"}
-    return columns | {"seconds": "seconds"}
+PARTS = ("network", "service", "waiting")
+"""What the mean is made of."""
 
 
-def fitting(columns: dict[str, str], width: int) -> list[list[str]]:
-    """The figures in one table, or in two halves where the terminal is too narrow for one."""
-    keys = list(columns)
-    half = (len(keys) + 1) // 2
-    return [keys] if width >= 14 + 10 * len(keys) else [keys[:half], keys[half:]]
+def verdict(rows: list[dict[str, Any]], told: str) -> str:
+    """How to read the tables, and who is first."""
+    from nova.evaluation.approaches import label
+
+    lines = [
+        "A result counts from the later of its two events; the mean is the sum of network, service and waiting. "
+        "Waiting is time in line at the host: it grows without end (never) where a host gets all it can take. "
+        "over %: hosts that get more than they can take. gap %: cost over what is proven impossible to beat.",
+    ]
+    usable = [row for row in rows if row["overloaded"] == 0 and math.isfinite(row[f"{told}_p99_ms"])]
+    if len(usable) > 1:
+        first = min(usable, key=lambda row: float(row[f"{told}_p99_ms"]))
+        quick = min(usable, key=lambda row: float(row[f"{told}_mean_ms"]))
+        lines.append(
+            f"Of the plans that overload nobody, {label(quick['approach'])} has the lowest mean "
+            f"({quick[f'{told}_mean_ms']:,.0f} ms), {label(first['approach'])} the lowest 99th percentile "
+            f"({first[f'{told}_p99_ms']:,.0f} ms)."
+        )
+    return "\n".join(lines)
 
 
-def _value(row: dict[str, Any], key: str) -> Any:
-    return 100 * row[key] if key == "gap" else row[key]
+def _ms(value: float) -> int | str | None:
+    """A latency for a cell; seconds where it is long, nothing of a queue that never settles."""
+    if math.isnan(value):
+        return None
+    if math.isinf(value):
+        return "never"
+    return round(value) if value < 10_000 else f"{value / 1000:,.0f} s"

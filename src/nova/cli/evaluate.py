@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nova.cli.opening import PLAN, SCENARIO, open_plan
-from nova.cli.output import JSON, emit_json, progress, table
+from nova.cli.output import JSON, emit_json, progress, table, warn
 
 if TYPE_CHECKING:
     from nova.evaluation.metrics import Metrics
+    from nova.evaluation.prediction import Felt
+    from nova.evaluation.results import Results
     from nova.model.plan import Plan
     from nova.model.problem import Problem
 
@@ -24,10 +27,12 @@ SHOWN = 20
 
 @app.command()
 def command(scenario: Path = SCENARIO, plan: Path = PLAN, as_json: bool = JSON) -> None:
-    """Figures of PLAN under SCENARIO: latency, load, traffic, cost and the gap to a lower bound.
+    """Figures of PLAN under SCENARIO: felt latency, load, traffic, cost and the gap to a lower bound.
 
-    The latency of a source is its way to the host plus the host's way to the sink, weighted by the tuples that go each
-    way. Where the scenario holds measured latencies, they are told beside those of the cost space.
+    Felt latency is what results take from event to sink: network, service at the host, and waiting in line there,
+    predicted for tuples that come at random. Network latency of a source is its way to the host plus the host's way to
+    the sink, weighted by the tuples that go each way. Where the scenario holds measured latencies, they are told beside
+    those of the cost space.
 
     Example: `nova evaluate demo/scenario.yaml demo/plan --json`
     """
@@ -35,25 +40,63 @@ def command(scenario: Path = SCENARIO, plan: Path = PLAN, as_json: bool = JSON) 
     problem, made = opened.scenario.problem, opened.plan
     from nova.evaluation.bounds import lower_bound
     from nova.evaluation.metrics import Measured, evaluate
+    from nova.evaluation.prediction import predict
+    from nova.evaluation.results import traffic
 
     with progress("evaluating"):
         estimated = evaluate(problem, made, bound=lower_bound)
+        prediction = predict(problem, made)
+        felt = [prediction.felt]
         measured = None
         if problem.latency is not None:
-            measured = evaluate(problem, made, Measured(problem.latency, len(problem.nodes), made.space))
+            reach = Measured(problem.latency, len(problem.nodes), made.space)
+            measured = evaluate(problem, made, reach)
+            felt.append(predict(problem, made, reach).felt)
+        results = traffic(problem, made)
     over = overloads(problem, made)
+    notes = prediction.notes(problem)
     if as_json:
         emit_json(
             {
                 "plan": str(plan),
                 "matches_scenario": not opened.stale,
+                "felt": felt[0].as_dict(),
+                "felt_measured": felt[1].as_dict() if measured is not None else None,
+                "slices": None if prediction.sliced is None else prediction.sliced.as_dict(),
+                "notes": notes,
                 **estimated.as_dict(),
                 "measured": None if measured is None else measured.as_dict(),
+                "results": results.as_dict(),
                 "overloaded_nodes": over,
             }
         )
         return
-    _print(estimated, measured, over)
+    print_felt(f"Felt latency, {made.approach} plan: event to sink, ms, predicted", felt)
+    _print(estimated, measured, results, over)
+    warn([*notes, *results.warnings()])
+
+
+def print_felt(title: str, felt: list[Felt]) -> None:
+    """The predicted latency of results: from the cost space, and from measurements where there are any."""
+    rows: list[tuple[str, Callable[[Felt], float]]] = [
+        ("mean", lambda f: f.mean_ms),
+        ("half of the results within", lambda f: f.p50_ms),
+        ("90 % within", lambda f: f.p90_ms),
+        ("99 % within", lambda f: f.p99_ms),
+        ("of the mean: network", lambda f: f.network_ms),
+        ("of the mean: service at the host", lambda f: f.service_ms),
+        ("of the mean: waiting at the host", lambda f: f.waiting_ms),
+    ]
+    table(
+        title,
+        ["", "cost space", "measured"][: 1 + len(felt)],
+        [[name, *(_settled(value(f)) for f in felt)] for name, value in rows],
+    )
+
+
+def _settled(ms: float) -> float | str:
+    """A latency for a cell; a queue that never settles has none."""
+    return "never settles" if math.isinf(ms) else ms
 
 
 def overloads(problem: Problem, plan: Plan) -> list[dict[str, Any]]:
@@ -71,12 +114,12 @@ def overloads(problem: Problem, plan: Plan) -> list[dict[str, Any]]:
     ]
 
 
-def _print(estimated: Metrics, measured: Metrics | None, over: list[dict[str, Any]]) -> None:
+def _print(estimated: Metrics, measured: Metrics | None, results: Results, over: list[dict[str, Any]]) -> None:
     def row(name: str, value: Callable[[Metrics], Any]) -> list[Any]:
         return [name, value(estimated)] + ([] if measured is None else [value(measured)])
 
     table(
-        f"Latency, {estimated.approach} plan, ms",
+        f"Network latency of sources, {estimated.approach} plan, ms",
         ["", "cost space"] + ["measured"] * (measured is not None),
         [
             row("mean over sources", lambda m: m.latency_mean_ms),
@@ -113,8 +156,17 @@ def _print(estimated: Metrics, measured: Metrics | None, over: list[dict[str, An
             ["all rates may grow by", _percent(max(0.0, 1 / max(estimated.utilisation_max, 1e-9) - 1))],
             ["tuples/s into hosts", estimated.tuples_in],
             ["tuples/s over the network", estimated.tuples_network],
+            ["results/s to the sinks", results.total],
+            ["results/s over the network", results.network],
         ],
     )
+    full = [sink for sink in results.sinks if sink.overloaded]
+    if full:
+        table(
+            "Sinks that cannot take their results",
+            ["sink", "results/s", "other input/s", "tuples/s at most"],
+            [[sink.sink, sink.results, sink.hosted, sink.limit] for sink in full[:SHOWN]],
+        )
     if over:
         more = f", the worst {SHOWN} of {len(over):,}" if len(over) > SHOWN else ""
         table(

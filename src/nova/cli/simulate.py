@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from nova.cli.opening import PLAN, SCENARIO, open_plan
-from nova.cli.output import JSON, emit_json, progress, table
+from nova.cli.output import JSON, emit_json, progress, table, warn
 from nova.evaluation.simulation.result import Arrivals, SimulationResult
 
 app = typer.Typer()
@@ -31,23 +32,55 @@ def command(
     """Let tuples live through a plan: sources emit them, links delay them, nodes serve them at their capacity.
 
     Prints event-to-sink latency percentiles (per tuple, per result and per window), throughput, backlog and the busiest
-    nodes. Links take the distance of the cost space, once per leg, as in `nova evaluate`.
+    nodes. Links take the measured latency where the scenario has one, else the distance of the cost space, once per
+    leg, as in `nova evaluate`. The prediction stands beside the results.
 
     Example: `nova simulate demo/scenario.yaml demo/plan --duration 60 -o backlog.csv`
     """
     from nova.evaluation import simulation
+    from nova.evaluation.metrics import Measured
+    from nova.evaluation.prediction import predict
 
     opened = open_plan(scenario, plan)
     problem, made = opened.scenario.problem, opened.plan
     with progress(f"simulating {duration:g} s"):
-        run = simulation.simulate(problem, made, duration, seed=seed, arrivals=arrivals)
+        known = problem.latency
+        reach = None if known is None else Measured(known, len(problem.nodes), made.space)
+        run = simulation.simulate(problem, made, duration, seed=seed, arrivals=arrivals, distances=reach)
+        prediction = predict(problem, made, reach)
     nodes = busiest(run, problem.nodes.ids.to_pylist())
     if output is not None:
         write_timeline(run, output)
     if as_json:
-        emit_json({**run.summary(), "busiest": nodes})
+        emit_json({**run.summary(), "predicted": prediction.felt.as_dict(), "busiest": nodes})
         return
-    figures = run.summary()
+    figures, felt = run.summary(), prediction.felt
+    table(
+        f"Results: event to sink, ms, {run.approach}, {duration:g} s simulated",
+        ["", "mean", "p50", "p90", "p99", "network", "service", "waiting"],
+        [
+            [
+                "simulated",
+                *(figures["latency_ms"]["result"][name] for name in ("mean", "p50", "p90", "p99")),
+                *figures["result_parts_ms"].values(),
+            ],
+            [
+                "predicted",
+                *(
+                    "never" if math.isinf(ms) else ms
+                    for ms in (
+                        felt.mean_ms,
+                        felt.p50_ms,
+                        felt.p90_ms,
+                        felt.p99_ms,
+                        felt.network_ms,
+                        felt.service_ms,
+                        felt.waiting_ms,
+                    )
+                ),
+            ],
+        ],
+    )
     table(
         f"Event to sink, {run.approach}, {duration:g} s simulated",
         ["ms", *figures["latency_ms"]["tuple"]],
@@ -70,6 +103,7 @@ def command(
         ["node", "offered load", "busy", "served", "backlog", "longest queue"],
         [list(node.values()) for node in nodes],
     )
+    warn(prediction.notes(problem))
 
 
 def busiest(run: SimulationResult, ids: list[str]) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ import numpy as np
 from nova.baselines import BASELINES, place
 from nova.baselines.placement import Placement, straight
 from nova.costspace import embed
+from nova.evaluation.metrics import Distances, Measured
 from nova.model.errors import InvalidInput
 from nova.model.options import Options
 from nova.model.problem import Problem
@@ -79,8 +80,8 @@ VARIANTS: dict[str, Callable[[Problem, Options], Options]] = {
     "nova-paper": paper_options,
 }
 """Nova's own ways, as changes to the options given."""
-COMPARED = ("nova-window", "nova-grid", "nova-paper", *(name for name in BASELINES if name != "optimum"))
-"""What stands side by side unless somebody asks for more."""
+COMPARED = ("nova", "nova-paper", *(name for name in BASELINES if name != "optimum"))
+"""What stands side by side unless somebody asks for more: first what `nova plan` chooses."""
 
 
 def known() -> list[str]:
@@ -101,6 +102,13 @@ def embedded(problem: Problem, options: Options) -> tuple[Problem, CostSpace]:
     space = embed(problem, options)
     nodes = replace(problem.nodes, coordinates=space.coordinates, heights=space.heights)
     return replace(problem, nodes=nodes), space
+
+
+def reach(problem: Problem, placement: Placement) -> Distances:
+    """What the ways of a placement take: measured times where the problem has them, else the cost space's."""
+    if problem.latency is None:
+        return placement.distances
+    return placement.over(Measured(problem.latency, len(problem.nodes), placement.plan.space))
 
 
 def run(name: str, problem: Problem, space: CostSpace, options: Options) -> tuple[Placement, float]:

@@ -9,10 +9,11 @@ import numpy as np
 
 from nova.baselines import charge
 from nova.baselines.placement import Placement
-from nova.evaluation.approaches import Row, embedded, run, warm_up
-from nova.evaluation.metrics import Bound, evaluate, source_latency
-from nova.evaluation.simulation import SimulationResult, simulate
-from nova.evaluation.simulation.result import percentile
+from nova.evaluation.approaches import Row, embedded, reach, run, warm_up
+from nova.evaluation.bounds import bound
+from nova.evaluation.metrics import Measured, evaluate, source_latency
+from nova.evaluation.prediction import predict
+from nova.evaluation.simulation import SimulationResult, percentiles, simulate
 from nova.model.options import Options
 from nova.model.problem import Problem
 from nova.model.space import CostSpace
@@ -33,13 +34,14 @@ def compare(
     options: Options = Options(),
     *,
     simulated_s: float = 0.0,
-    bound: Bound | None = None,
+    with_bound: bool = False,
     report: Callable[[str], None] = lambda _: None,
 ) -> list[Compared]:
     """Place by every approach named and measure all alike. `simulated_s` seconds are simulated, none with 0.
 
-    The bound is asked for once, for the objective of `options` and all of every capacity. It holds for placements
-    within capacities: one that overloads nodes may lie below it.
+    Ways take what was measured where the problem has measurements. The bound is worked out once, for the objective of
+    `options` and all of every capacity. It holds for placements within capacities: one that overloads nodes may lie
+    below it.
     """
     problem, space = embedded(problem, options)
     report("warming up")
@@ -49,10 +51,10 @@ def compare(
         report(name)
         placed.append((name, *run(name, problem, space, options)))
     floor = float("nan")
-    if bound is not None and placed:
+    if with_bound and placed:
         report("lower bound")
-        any_plan = placed[0][1].plan
-        floor = bound(problem, replace(any_plan, options=replace(options, utilisation=1.0)))
+        joins, all_of_it = placed[0][1].plan.joins, replace(options, utilisation=1.0)
+        floor = bound(problem, joins, space, all_of_it, _measured(problem, space)).value
     done = []
     for name, placement, seconds in placed:
         report(f"figures of {name}")
@@ -70,16 +72,27 @@ def measure(
     simulated_s: float,
     options: Options,
 ) -> Compared:
-    """The figures of one placement. Ways are charged along the approach's own routes, every hop; deltas are to every
-    source's straight way to the sink; `floor` is a lower bound under the objective of `options`, NaN for none."""
+    """The figures of one placement, felt latency first (results, event to sink). Ways are charged along the approach's
+    own routes, every hop; deltas are to every source's straight way to the sink; `floor` is a lower bound under the
+    objective of `options`, NaN for none."""
     plan = placement.plan
-    figures = evaluate(problem, plan, placement.distances)
-    straight = source_latency(problem, plan, space).sink_based
+    ways = reach(problem, placement)
+    figures = evaluate(problem, plan, ways)
+    felt = predict(problem, plan, ways).felt
+    straight = source_latency(problem, plan, _measured(problem, space) or space).sink_based
     sink_mean, sink_p90 = float(np.nanmean(straight)), float(np.nanpercentile(straight, 90))
     cost = figures.cost_latency_ms if options.objective == "latency" else figures.cost_paper_ms
     mean_bound = floor / max(1, len(plan.joins)) / 2 if options.objective == "latency" else float("nan")
     row: Row = {
         "approach": name,
+        "felt_mean_ms": felt.mean_ms,
+        "felt_p50_ms": felt.p50_ms,
+        "felt_p90_ms": felt.p90_ms,
+        "felt_p99_ms": felt.p99_ms,
+        "network_ms": felt.network_ms,
+        "service_ms": felt.service_ms,
+        "waiting_ms": felt.waiting_ms,
+        "unsettled": felt.unsettled,
         "latency_mean_ms": figures.latency_mean_ms,
         "latency_p90_ms": figures.latency_p90_ms,
         "delta_mean_ms": _less(figures.latency_mean_ms, sink_mean),
@@ -105,15 +118,21 @@ def measure(
     }
     if not simulated_s:
         return Compared(row, placement, None)
-    simulated = simulate(problem, plan, simulated_s, seed=options.seed, distances=placement.distances)
+    simulated = simulate(problem, plan, simulated_s, seed=options.seed, distances=ways)
+    result = percentiles(simulated.result_ms)
     row |= {
-        "simulated_p50_ms": percentile(simulated.tuple_ms, 50.0),
-        "simulated_p99_ms": percentile(simulated.tuple_ms, 99.0),
+        **{f"simulated_{name}_ms": result[name] for name in ("mean", "p50", "p90", "p99")},
+        **{f"simulated_{name}_ms": value for name, value in simulated.result_parts.items()},
         "simulated_backlog": simulated.backlog,
         "simulated_served_per_s": simulated.served_per_s,
         "simulated_results_per_s": simulated.results_per_s,
     }
     return Compared(row, placement, simulated)
+
+
+def _measured(problem: Problem, space: CostSpace) -> Measured | None:
+    """Measured distances, where the problem has any."""
+    return None if problem.latency is None else Measured(problem.latency, len(problem.nodes), space)
 
 
 def _less(a: float, b: float) -> float:

@@ -28,10 +28,12 @@ import numpy.typing as npt
 from nova.evaluation import bursts
 from nova.evaluation.metrics import Distances, Flows, flows, node_limit, node_load
 from nova.evaluation.queue import SETTLES, WEIGHTS, md1_waits
+from nova.evaluation.results import result_rates
 from nova.jit import kernel
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Ints, Problem
 from nova.routing.position import GOLDEN
+from nova.scenario.faults import listed
 
 GAPS = 6
 """Points that stand for the time between the two events of a pair, where it matters."""
@@ -121,6 +123,22 @@ class Prediction:
         nodes = np.unique(self.flow.node)
         return nodes[self.busy[nodes] >= SETTLES].astype(np.int32)
 
+    def notes(self, problem: Problem) -> list[str]:
+        """What a reader must know beside the figures: queues that never settle, slices and what they cost."""
+        said, felt, full = [], self.felt, self.unsettled_nodes
+        if len(full):
+            names = listed(problem.nodes.ids[int(v)].as_py() for v in full)
+            said.append(
+                f"{felt.unsettled:.1%} of the results come from hosts that are busy {SETTLES:.0%} of the time or more: "
+                f"their queues never settle ({len(full):,}: {names})"
+            )
+        if self.sliced is not None:
+            said.append(
+                f"{self.sliced.replicas:,} replicas take whole windows in turn, and their results come in bursts: "
+                f"{self.sliced.waiting_ms:,.0f} ms of waiting on average, {self.sliced.waiting_p99_ms:,.0f} ms at p99"
+            )
+        return said
+
     def of_join(self, join: int) -> Felt:
         """The results of one sub-join."""
         return self.over(np.flatnonzero(self.flow.join == join))
@@ -149,14 +167,6 @@ class Prediction:
         return Felt(network + service + waited, p50, p90, p99, network, service, waited, unsettled)
 
 
-def result_rates(problem: Problem, plan: Plan) -> Floats:
-    """Result tuples/s of each sub-join: as stated, else every pair of a window."""
-    joins = plan.joins
-    window = _windows(problem)[joins.query] if len(joins) else np.empty(0)
-    every = joins.left_rate * joins.right_rate * window / 1000.0
-    return np.where(np.isnan(joins.output_rate), every, np.minimum(joins.output_rate, every))
-
-
 def predict(problem: Problem, plan: Plan, distances: Distances | None = None) -> Prediction:
     """Latency of the results of `plan`; ways from `distances` (default: the cost space the plan was made in)."""
     between = (plan.space if distances is None else distances).between
@@ -171,7 +181,7 @@ def predict(problem: Problem, plan: Plan, distances: Distances | None = None) ->
     near, far = np.minimum(left, right), np.maximum(left, right)
     onward = between(node, joins.sink[join])
     window = _windows(problem)[joins.query[join]] if len(join) else np.empty(0)
-    weight = result_rates(problem, plan)[join] * flow.share
+    weight = result_rates(problem, joins)[join] * flow.share
 
     batch = batches(problem, plan, flow, load)
     hosts, row = np.unique(node, return_inverse=True)

@@ -88,7 +88,6 @@ def at_hand() -> list[str]:
 
 
 def _print(figures: dict[str, Any]) -> None:
-    from nova.cli.compare import fitting
     from nova.evaluation.approaches import label
     from nova_lab.showcase.show import COLUMNS
 
@@ -125,3 +124,10 @@ def _print(figures: dict[str, Any]) -> None:
     latency = run["latency_ms"] or {}
     typer.echo(f"Spark itself took {latency.get('p50', 0):,.0f} ms from event to sink in the median, at this speed.")
     typer.echo(f"look at {figures['page']} and {Path(figures['page']).with_name('plan.html')}")
+
+
+def fitting(columns: dict[str, str], width: int) -> list[list[str]]:
+    """The figures in one table, or in two halves where the terminal is too narrow for one."""
+    keys = list(columns)
+    half = (len(keys) + 1) // 2
+    return [keys] if width >= 14 + 10 * len(keys) else [keys[:half], keys[half:]]

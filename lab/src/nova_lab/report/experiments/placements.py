@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from nova.evaluation.approaches import Row
-from nova.evaluation.bounds import lower_bound
 from nova.evaluation.compare import compare
 from nova.model.options import Options
 from nova_lab.report.experiment import Setting, Unit
@@ -39,7 +38,7 @@ def run(setting: Setting, parameters: Parameters) -> list[Row]:
     options = Options(seed=seed)
     return [
         {**parameters, **shape(work), **done.row, **_published(work, done.row["approach"])}
-        for done in compare(work.problem, names, options, bound=None if level == UNLIMITED else lower_bound)
+        for done in compare(work.problem, names, options, with_bound=level != UNLIMITED)
     ]
 
 
