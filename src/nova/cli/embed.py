@@ -129,8 +129,16 @@ def summarise(space: CostSpace, loaded: Scenario) -> dict[str, Any]:
         "seed": loaded.options.seed,
     }
     told = space.accuracy
+    figures["residual_rank"] = 0 if space.residual is None else space.residual.rank
     figures["heldout"] = None if told is None else told.heldout
-    for name in ("heldout_pairs", "median_relative_error", "p90_relative_error", "mae_ms", "tiv_share"):
+    for name in (
+        "heldout_pairs",
+        "median_relative_error",
+        "p90_relative_error",
+        "mae_ms",
+        "tiv_share",
+        "coordinates_median",
+    ):
         figures[name] = None if told is None else getattr(told, name)
     return figures
 
@@ -144,6 +152,7 @@ def _print(figures: dict[str, Any]) -> None:
     if figures["heldout"] is None:
         typer.echo("no latencies were measured: nothing tells how accurate the given coordinates are")
     else:
+        alone = (f"median without the residual of rank {figures['residual_rank']}", figures["coordinates_median"])
         table(
             f"Accuracy on {HELDOUT[figures['heldout']]}",
             ["", "value"],
@@ -152,6 +161,7 @@ def _print(figures: dict[str, Any]) -> None:
                 ("median relative error", figures["median_relative_error"]),
                 ("90th percentile of it", figures["p90_relative_error"]),
                 ("mean absolute error, ms", figures["mae_ms"]),
+                *([alone] if figures["residual_rank"] else []),
                 ("triples that break the triangle inequality", figures["tiv_share"]),
             ],
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from nova.costspace import dice
@@ -24,11 +26,11 @@ def measure(
     """Errors of the space on the given pairs. NaN where there are none."""
     if len(rtt) == 0:
         return Accuracy(0, float("nan"), float("nan"), float("nan"), tiv_share, heldout)
-    error = np.empty(len(rtt))
-    for begin in range(0, len(rtt), AT_ONCE):
-        part = slice(begin, begin + AT_ONCE)
-        error[part] = np.abs(space.between(first[part], second[part]) - rtt[part])
+    error = _errors(space.estimate, first, second, rtt)
     relative = error / rtt
+    alone = None
+    if space.residual is not None:
+        alone = float(np.median(_errors(space.between, first, second, rtt) / rtt))
     return Accuracy(
         heldout_pairs=len(rtt),
         median_relative_error=float(np.median(relative)),
@@ -36,7 +38,17 @@ def measure(
         mae_ms=float(error.mean()),
         tiv_share=tiv_share,
         heldout=heldout,
+        coordinates_median=alone,
     )
+
+
+def _errors(told: Callable[[Ints, Ints], Floats], first: Ints, second: Ints, rtt: Floats) -> Floats:
+    """Absolute error of each pair, in ms."""
+    error = np.empty(len(rtt))
+    for begin in range(0, len(rtt), AT_ONCE):
+        part = slice(begin, begin + AT_ONCE)
+        error[part] = np.abs(told(first[part], second[part]) - rtt[part])
+    return error
 
 
 def tiv(n: int, first: Ints, second: Ints, rtt: Floats, seed: int = 0, triples: int = TRIPLES) -> float:

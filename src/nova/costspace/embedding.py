@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from nova.costspace import mds, stress, vivaldi
+from nova.costspace import mds, residual, stress, vivaldi
 from nova.costspace.accuracy import measure, tiv
 from nova.costspace.landmarks import pieces
 from nova.costspace.neighbours import choose, spanning
@@ -51,15 +51,21 @@ def embed(problem: Problem, options: Options = Options(), progress: Progress | N
 def embed_latency(
     n: int, latency: Latency, options: Options = Options(), progress: Progress | None = None
 ) -> CostSpace:
-    """The cost space of n nodes from measured RTTs, which have to connect all nodes; see `embed`."""
+    """The cost space of n nodes from measured RTTs, which have to connect all nodes; see `embed`. A low-rank residual
+    refines the stress solver's space where measurements left out say that it helps."""
     used, heldout = _used(n, latency, options)
+    refine = options.embedding == "stress" and residual.helpful(
+        n, latency, used, lambda part: _fit(n, latency, part, options, None), options.seed
+    )
+
+    def fit(part: Bools, progress: Progress | None) -> CostSpace:
+        space = _fit(n, latency, part, options, progress)
+        return residual.with_residual(space, latency, part) if refine else space
+
     if heldout == "refit":
-        space = _fit(n, latency, np.ones(len(latency), bool), options, progress)
-        trial = _fit(n, latency, used, options, None)
-        accuracy = _told(trial, latency, ~used, heldout, options).accuracy
-        return replace(space, accuracy=accuracy)
-    space = _fit(n, latency, used, options, progress)
-    return _told(space, latency, used if heldout == "none" else ~used, heldout, options)
+        space, trial = fit(np.ones(len(latency), bool), progress), fit(used, None)
+        return replace(space, accuracy=_told(trial, latency, ~used, heldout, options).accuracy)
+    return _told(fit(used, progress), latency, used if heldout == "none" else ~used, heldout, options)
 
 
 def _used(n: int, latency: Latency, options: Options) -> tuple[Bools, HeldOut]:
@@ -156,4 +162,9 @@ def _embed_piece(latency: Latency, inside: Bools, options: Options, progress: Pr
     coordinates = np.tile(space.coordinates.mean(0), (len(inside), 1))
     heights = np.full(len(inside), np.inf)
     coordinates[inside], heights[inside] = space.coordinates, space.heights
-    return CostSpace(coordinates, heights, space.accuracy)
+    refined = space.residual
+    if refined is not None:
+        factors = np.zeros((len(inside), refined.rank))
+        factors[inside] = refined.factors
+        refined = replace(refined, factors=factors)
+    return CostSpace(coordinates, heights, space.accuracy, refined)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from nova.model.options import LEGS, Objective
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Ints, Latency, Problem
+from nova.model.space import CostSpace
 
 TOLERANCE = 1e-6
 """Relative slack in comparing load with capacity: shares are floats, and sums of shares round."""
@@ -37,7 +38,7 @@ class Measured:
 
     def __init__(self, latency: Latency, n: int, estimate: Distances) -> None:
         self._n = np.int64(n)
-        self._estimate = estimate
+        self._estimate = estimate.estimate if isinstance(estimate, CostSpace) else estimate.between
         keys = latency.first * self._n + latency.second
         order = np.argsort(keys)
         self._keys, self._rtt = keys[order], latency.rtt_ms[order]
@@ -52,7 +53,7 @@ class Measured:
         found = self._look_up(a, b)
         gaps = np.isnan(found)
         if gaps.any():
-            found[gaps] = self._estimate.between(a[gaps], b[gaps])
+            found[gaps] = self._estimate(a[gaps], b[gaps])
         return found
 
     def _look_up(self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> Floats:

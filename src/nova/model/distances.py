@@ -16,6 +16,7 @@ class Legs:
 
     def __init__(self, space: CostSpace, latency: Latency | None = None) -> None:
         self.space = space
+        self.estimate = space.between if latency is None else space.estimate
         self.matrix = None
         self.pairs, self.rtt_ms = np.empty(0, np.int64), np.empty(0)
         if latency is None:
@@ -29,7 +30,7 @@ class Legs:
 
     def between(self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> Floats:
         """Latency of each pair in ms."""
-        estimated = self.space.between(a, b)
+        estimated = self.estimate(a, b)
         if self.matrix is not None:
             known = self.matrix[a, b]
             return np.where(np.isnan(known), estimated, known)

@@ -24,7 +24,7 @@ from nova.model.options import Options
 from nova.model.problem import Floats, Ints, Problem
 from nova.model.reading import columns_of, read_json, read_parquet, short
 from nova.model.replicas import SHARES, Replicas, with_keys
-from nova.model.space import CostSpace
+from nova.model.space import CostSpace, Residual
 from nova.model.subjoins import SubJoins
 from nova.model.units import MOST_MS
 
@@ -120,9 +120,13 @@ class Plan:
         return pa.table(columns)
 
     def coordinates(self, problem: Problem) -> pa.Table:
-        """The cost space, with ids."""
+        """The cost space, with ids; the factors of its residual, where there is one, are called plus… or minus…"""
         axes = {f"x{i}": self.space.coordinates[:, i] for i in range(self.space.dimensions)}
-        return pa.table({"id": problem.nodes.ids, **axes, "height": self.space.heights})
+        columns = {"id": problem.nodes.ids, **axes, "height": self.space.heights}
+        if (residual := self.space.residual) is not None:
+            for k, sign in enumerate(residual.signs):
+                columns[f"{'plus' if sign > 0 else 'minus'}{k}"] = residual.factors[:, k].copy()
+        return pa.table(columns)
 
     def write(self, folder: str | Path, problem: Problem) -> Path:
         """Write the plan as a folder. Whatever stood there under the plan's file names is replaced."""
@@ -258,7 +262,8 @@ def _read_space(file: Path, problem: Problem) -> CostSpace:
     axes = [name for name in table.column_names if re.fullmatch(r"x[0-9]+", name)]
     if not axes:
         raise InvalidInput([Fault(str(file), "no such column", field="x0")])
-    table = columns_of(table, file, texts=["id"], numbers=[*axes, "height"], finite=False)
+    factors = [name for name in table.column_names if re.fullmatch(r"(plus|minus)[0-9]+", name)]
+    table = columns_of(table, file, texts=["id"], numbers=[*axes, "height", *factors], finite=False)
     if not table["id"].combine_chunks().equals(problem.nodes.ids):
         at = pc.index_in(problem.nodes.ids, value_set=table["id"].combine_chunks())
         if at.null_count:
@@ -266,7 +271,12 @@ def _read_space(file: Path, problem: Problem) -> CostSpace:
             message = f"{at.null_count:,} nodes of the scenario have no coordinates in this plan: plan again"
             raise InvalidInput([Fault(str(file), message, None, "id", problem.nodes.ids[first].as_py())])
         table = table.take(at)
-    return CostSpace(np.column_stack([table[name].to_numpy() for name in axes]), table["height"].to_numpy())
+    residual = None
+    if factors:
+        signs = np.array([1.0 if name.startswith("plus") else -1.0 for name in factors])
+        residual = Residual(np.column_stack([table[name].to_numpy() for name in factors]), signs)
+    coordinates = np.column_stack([table[name].to_numpy() for name in axes])
+    return CostSpace(coordinates, table["height"].to_numpy(), residual=residual)
 
 
 def _check_space(space: CostSpace, used: Ints, problem: Problem, folder: Path) -> None:

@@ -33,6 +33,31 @@ class Accuracy:
     metric space can fit those. NaN where no three pairs of a triple were measured."""
     heldout: HeldOut = "unused"
     """Which pairs the figures are told on."""
+    coordinates_median: float | None = None
+    """Median relative error of the coordinates alone, where a residual refines them."""
+
+
+FLOOR = 0.1
+"""A residual never takes an estimate below this share of what the coordinates say."""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """What coordinates cannot say about the latency of two nodes: a few products, Σ_k sign_k · f_ak · f_bk, in ms."""
+
+    factors: Floats
+    """n × rank."""
+    signs: Floats
+    """1 or −1 for each factor."""
+
+    @property
+    def rank(self) -> int:
+        return len(self.signs)
+
+    def between(self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> Floats:
+        """ms to add for nodes `a` and `b`, element by element (broadcasting)."""
+        added: Floats = (self.factors[a] * self.factors[b]) @ self.signs
+        return added
 
 
 @dataclass(frozen=True)
@@ -43,6 +68,8 @@ class CostSpace:
     heights: Floats
     accuracy: Accuracy | None = field(default=None, compare=False)
     """None where coordinates were given and nothing was measured against them."""
+    residual: Residual | None = field(default=None, compare=False)
+    """Refines `estimate` where cross-validation found that it helps; geometry (`between`) does without."""
 
     def __len__(self) -> int:
         return len(self.coordinates)
@@ -57,3 +84,10 @@ class CostSpace:
         straight = np.linalg.norm(self.coordinates[a] - self.coordinates[b], axis=-1)
         reach: Floats = np.where(a == b, 0.0, straight + self.heights[a] + self.heights[b])
         return reach
+
+    def estimate(self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> Floats:
+        """The best guess of an RTT that nobody measured, in ms: `between`, with the residual where there is one."""
+        told = self.between(a, b)
+        if self.residual is None:
+            return told
+        return np.where(told > 0, np.maximum(told + self.residual.between(a, b), FLOOR * told), told)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nova.costspace.fillers import fillers
 from nova.model.problem import Bools, Floats, Ints, Latency, Nodes
 from nova.model.units import LEAST_MS, RTT, Quantity
 from nova.scenario.faults import Faults, listed
@@ -190,8 +191,16 @@ def _unordered(directed: _Directed, nodes: pa.StringArray, place: str, warnings:
             f"{place}: {pairs:,} pairs have a different RTT in each direction "
             f"(the largest difference is {most[worst] - least[worst]:g} ms, between {ends}): averaged"
         )
-    mean = np.where(count == 2, (least + most) / 2, least)
-    return Latency(first, second, mean)
+    latency = Latency(first, second, np.where(count == 2, (least + most) / 2, least))
+    filler = fillers(len(nodes), latency)
+    if pairs := int(np.count_nonzero(filler)):
+        worth = float(latency.rtt_ms.min())
+        warnings.append(
+            f"{place}: {pairs:,} pairs have {worth:g} ms, the least RTT there is, and lie far below what others say:"
+            " taken as filler values for missing ones, left out"
+        )
+        latency = Latency(first[~filler], second[~filler], latency.rtt_ms[~filler])
+    return latency
 
 
 def check_reachable(latency: Latency | None, nodes: Nodes, used: Bools, place: str, faults: Faults) -> None:
