@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+LABEL = 40
 LONGEST = 150
 """Characters of a name that is made from an id: file systems take 255 bytes, and endings come behind it."""
 
@@ -45,3 +47,13 @@ def name_of(id_: str) -> str:
         return name
     digest = hashlib.blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return f"{name[: LONGEST - 36]}%%{digest}"  # no other name has two percent signs side by side
+
+
+def label_of(id_: str) -> str:
+    """An id as a DNS label, as names of containers, units and Kubernetes objects must be: small letters, digits and
+    `-`, at most 40 of them, beginning with a letter. Different ids have different labels."""
+    plain = re.sub(r"[^a-z0-9]+", "-", id_.lower()).strip("-")
+    if plain == id_ and len(plain) <= LABEL and plain[0].isalpha():
+        return plain
+    digest = hashlib.blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    return f"n-{plain[: LABEL - 11]}".strip("-") + f"-{digest}"

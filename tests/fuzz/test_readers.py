@@ -23,7 +23,7 @@ from builders import FILES, SMALL, invoke, write_events, write_files, write_scen
 from mutations import damaged
 from nova.model.errors import NovaError
 
-SHORT, LONG = 25, 800
+SHORT, LONG = 25, 600
 """Inputs of each reader in the short and in the long run."""
 HANG_S = 20
 """Longer than any reader may take, on a machine that has other things to do."""
@@ -179,6 +179,27 @@ READERS: dict[str, Reader] = {
     "coordinates": Reader(_coordinates, _read_coordinates, ("*",)),
     "regions": Reader(_polygons, _read_polygons, ("*",)),
 }
+SAMPLES = Path(__file__).parents[1] / "imports" / "samples"
+
+
+def _sampled(folder: Path) -> None:
+    shutil.copytree(SAMPLES, folder, dirs_exist_ok=True)
+
+
+IMPORTS = {
+    "k8s": ("@kubectl-nodes.json",),
+    "prometheus": ("@prometheus-vector.json",),
+    "goldpinger": ("@goldpinger-check-all.json",),
+    "consul": ("@consul-coordinates.json",),
+    "ansible": ("@inventory.yaml",),
+    "kafka": ("@offsets-before.txt", "@offsets-after.txt", "--describe", "@topics-described.txt", "--seconds", "60"),
+}
+for _kind, _words in IMPORTS.items():
+    READERS[f"import-{_kind}"] = Reader(
+        _sampled,
+        command("import", _kind, *_words, "-o", "@out"),
+        tuple(word[1:] for word in _words if word.startswith("@")),
+    )
 SPARK_ROOM = ("changes", "coordinates", "regions")
 """Readers of the room that needs pyspark (though no session)."""
 

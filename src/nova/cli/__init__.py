@@ -11,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module with a typer `app`, one line of help), in the order of a newcomer's way
     "init": ("nova.cli.init", "Write a small, commented scenario to start from."),
+    "import": ("nova.cli.imports", "Nodes, latencies and rates from other tools: k8s, prometheus, consul, …"),
     "schema": ("nova.cli.schema", "Print the JSON Schema of scenario files."),
     "plan": ("nova.cli.plan", "Decide where every join runs."),
     "evaluate": ("nova.cli.evaluate", "Figures of a plan: latency, load, traffic, gap to the bound."),

@@ -23,21 +23,32 @@ def command(
         metavar="ADDRESS",
         help="How sites reach each other: a folder that all of them see, or mqtt://user:password@host:1883/prefix.",
     ),
+    format_: str = typer.Option(
+        "folder", "--format", help="folder; or also compose, systemd, k8s: services for the folders of the sites."
+    ),
     lateness: str = typer.Option("10s", help="Tuples up to this late are never dropped."),
     as_json: bool = JSON,
 ) -> None:
     """Write what each site of PLAN needs into a folder of its own: its share of the plan, its configuration
     (`site.json`) and its command (`run.sh`), which runs `nova run --site NODE` there.
 
+    With `--format compose` there is also a `compose.yaml`, with `systemd` a unit per site, with `k8s` a `sites.yaml`;
+    the Dockerfile of the project builds the image that they name.
+
     Example: `nova deploy demo/scenario.yaml demo/plan -o demo/sites --exchange mqtt://broker:1883/demo`
     """
     from nova.cli.opening import open_plan
     from nova.cli.options import milliseconds
+    from nova.model.errors import Fault, InvalidInput
     from nova.spark.session import open_session
     from nova.spark.sites.deploy import shares, write
     from nova.spark.sites.exchange import open_exchange
+    from nova.spark.sites.formats import FORMATS, Site
     from nova.spark.sites.share import SIDES, Settled
 
+    if format_ not in FORMATS:
+        message = f"one of {', '.join(FORMATS)} expected"
+        raise InvalidInput([Fault("command line", message, field="--format", value=format_)])
     opened = open_plan(scenario, plan)
     open_exchange(exchange, out)  # an address that cannot work is refused here, not at every site
     address = exchange if "://" in exchange else str(Path(exchange).resolve())
@@ -60,11 +71,14 @@ def command(
                     "command": str(folder / "run.sh"),
                 }
             )
+    made = FORMATS[format_]([Site(one["site"], Path(one["folder"])) for one in written], out, address)
     if as_json:
-        emit_json({"exchange": address, "sites": written})
+        emit_json({"exchange": address, "sites": written, "files": [str(path) for path in made]})
         return
     table(
         "Sites",
         ["site", "sources", "replicas", "collects", "command"],
         [(s["site"], s["sources"], s["replicas"], ", ".join(s["collects"]), s["command"]) for s in written],
     )
+    for path in made:
+        typer.echo(f"wrote {path}")

@@ -74,7 +74,7 @@ def read(path: Path) -> dict[str, Any]:
         row = error.object.count(b"\n", 0, error.start) + 1
         found = error.object[error.start : error.end]
         raise InvalidInput([Fault(file, "not UTF-8 text", row, value=found)]) from None
-    content = _json(text, file) if path.suffix.lower() == ".json" else _yaml(text, file)
+    content = _json(text, file) if path.suffix.lower() == ".json" else parse_yaml(text, file)
     if content is None:
         raise InvalidInput([Fault(file, "the scenario is empty: `nova init DIR` writes one to start from")])
     if not isinstance(content, dict):
@@ -83,7 +83,8 @@ def read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _yaml(text: str, file: str) -> Any:
+def parse_yaml(text: str, file: str) -> Any:
+    """The value that a YAML text holds; what is no YAML is told with its line."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()

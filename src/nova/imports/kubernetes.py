@@ -1,0 +1,71 @@
+"""Kubernetes: nodes from `kubectl get nodes -o json`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from nova.imports.tables import Imported, Row, need, read_any, wrong
+
+LABELS = {
+    "topology.kubernetes.io/zone": "zone",
+    "topology.kubernetes.io/region": "region",
+    "node.kubernetes.io/instance-type": "instance_type",
+    "kubernetes.io/arch": "arch",
+}
+_SCALE = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+
+
+def quantity(text: object) -> float:
+    """A Kubernetes quantity such as 3920m or 16Gi; ValueError where it is none."""
+    found = re.fullmatch(r"([0-9.]+)(m|k|M|G|Ki|Mi|Gi|Ti)?", str(text))
+    if found is None:
+        raise ValueError("a quantity such as 3920m or 16Gi expected")
+    return float(found[1]) * _SCALE[found[2] or ""]
+
+
+def read(path: Path, per_core: float) -> Imported:
+    """One row per node: capacity from its allocatable cores at `per_core` tuples/s each, its address, zone and region.
+    Nodes that are not ready, cordoned or tainted against pods host no joins."""
+    document = need(read_any(path), dict, path, "")
+    items = document.get("items", [document] if document.get("kind") == "Node" else None)
+    if not isinstance(items, list) or not items:
+        raise wrong(path, "no nodes here: write them with `kubectl get nodes -o json`", "items")
+    found = Imported(
+        {"nodes": [_node(need(item, dict, path, f"items.{k}"), path, k, per_core) for k, item in enumerate(items)]}
+    )
+    closed = sum(row["hosts"] == "false" for row in found.tables["nodes"])
+    if closed:
+        found.warnings.append(f"{closed} of {len(items)} nodes are not ready, cordoned or tainted: they host no joins")
+    return found
+
+
+def _node(item: dict[str, Any], path: Path, k: int, per_core: float) -> Row:
+    metadata = need(item.get("metadata"), dict, path, f"items.{k}.metadata")
+    status = need(item.get("status", {}), dict, path, f"items.{k}.status")
+    spec = need(item.get("spec") or {}, dict, path, f"items.{k}.spec")
+    allocatable = need(
+        status.get("allocatable") or status.get("capacity") or {}, dict, path, f"items.{k}.status.allocatable"
+    )
+    try:
+        cores = quantity(allocatable.get("cpu"))
+        memory = quantity(allocatable.get("memory", "0"))
+    except ValueError as error:
+        raise wrong(path, str(error), f"items.{k}.status.allocatable", allocatable) from None
+    conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or [] if isinstance(c, dict)}
+    taints = [
+        t for t in spec.get("taints") or [] if isinstance(t, dict) and t.get("effect") in ("NoSchedule", "NoExecute")
+    ]
+    open_ = conditions.get("Ready", "True") == "True" and not spec.get("unschedulable") and not taints
+    addresses = {a.get("type"): a.get("address") for a in status.get("addresses") or [] if isinstance(a, dict)}
+    labels = metadata.get("labels") or {}
+    return {
+        "id": need(metadata.get("name"), str, path, f"items.{k}.metadata.name"),
+        "capacity": float(f"{cores * per_core:.6g}"),
+        "hosts": "true" if open_ else "false",
+        "address": addresses.get("InternalIP", ""),
+        "cores": cores,
+        "memory_gb": round(memory / 1e9, 2),
+        **{column: labels[label] for label, column in LABELS.items() if label in labels},
+    }

@@ -1,0 +1,75 @@
+"""Prometheus: latencies from the answer of its HTTP API, such as blackbox probes between machines."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from nova.imports.tables import TO_MS, Imported, host_of, latency_rows, need, read_any, wrong
+
+FROM = ("source", "from", "src", "probe", "prober", "node")
+TO = ("instance", "target", "to", "destination", "dst")
+"""Labels that say where a measurement was taken and against whom; the first that a series has is taken."""
+
+
+def read(path: Path, unit: str | None, from_label: str | None, to_label: str | None, names: dict[str, str]) -> Imported:
+    """RTTs of a saved answer of `/api/v1/query` or `/api/v1/query_range`. `names` are ids of nodes by address."""
+    document = need(read_any(path), dict, path, "")
+    data = document.get("data")
+    if document.get("status") != "success" or not isinstance(data, dict) or not isinstance(data.get("result"), list):
+        raise wrong(path, "an answer of Prometheus' /api/v1/query expected", "status", document.get("status"))
+    measured: dict[tuple[str, str], list[float]] = {}
+    lost = 0
+    for k, series in enumerate(data["result"]):
+        metric = need(need(series, dict, path, f"data.result.{k}").get("metric"), dict, path, f"data.result.{k}.metric")
+        ends = [
+            _label(metric, path, k, *wanted)
+            for wanted in ((from_label, FROM, "--from-label"), (to_label, TO, "--to-label"))
+        ]
+        a, b = (names.get(host_of(end), host_of(end)) for end in ends)
+        factor = TO_MS[_unit(metric, path, k, unit)]
+        for value in _values(series, path, k):
+            if math.isfinite(value) and value > 0:
+                measured.setdefault((a, b), []).append(value * factor)
+            else:
+                lost += 1
+    if not measured:
+        raise wrong(path, "no measurement between two machines here", "data.result")
+    told = [f"{lost} failed or empty measurements left out"] if lost else []
+    return Imported({"rtt": latency_rows(measured)}, told)
+
+
+def _label(metric: dict[str, Any], path: Path, k: int, named: str | None, usual: tuple[str, ...], option: str) -> str:
+    label = named or next((name for name in usual if name in metric), None)
+    if label is None or not isinstance(metric.get(label), str):
+        raise wrong(
+            path, f"no label of {metric} is one of {', '.join(usual)}: name it with {option}", f"data.result.{k}.metric"
+        )
+    found: str = metric[label]
+    return found
+
+
+def _unit(metric: dict[str, Any], path: Path, k: int, unit: str | None) -> str:
+    if unit is not None:
+        return unit
+    name = str(metric.get("__name__", ""))
+    told = next(
+        (short for word, short in (("_seconds", "s"), ("_milliseconds", "ms"), ("_ms", "ms")) if word in name), None
+    )
+    if told is None:
+        raise wrong(
+            path,
+            "the name of the metric says no unit: give --unit s or --unit ms",
+            f"data.result.{k}.metric.__name__",
+            name,
+        )
+    return told
+
+
+def _values(series: dict[str, Any], path: Path, k: int) -> list[float]:
+    pairs: list[Any] = series["values"] if isinstance(series.get("values"), list) else [series.get("value")]
+    try:
+        return [float(pair[1]) for pair in pairs]
+    except (TypeError, ValueError, IndexError, KeyError, OverflowError):
+        raise wrong(path, "pairs of time and value expected", f"data.result.{k}.value", repr(pairs)[:60]) from None

@@ -1,0 +1,152 @@
+"""Roads in: samples in the form that the tools write, and the tables that come of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builders import invoke, invoke_json
+from nova.imports.kubernetes import quantity
+from nova.imports.tables import host_of
+
+SAMPLES = Path(__file__).parent / "samples"
+
+
+def rows(file: Path) -> list[dict[str, str]]:
+    with file.open(newline="", encoding="utf-8") as content:
+        return list(csv.DictReader(content))
+
+
+def test_kubernetes_nodes(tmp_path: Path) -> None:
+    told = invoke_json("import", "k8s", SAMPLES / "kubectl-nodes.json", "-o", tmp_path, "--per-core", "2000/s")
+    assert told["tables"] == {str(tmp_path / "nodes.csv"): 4}
+    assert "2 of 4 nodes are not ready" in told["warnings"][0]
+    found = {row["id"]: row for row in rows(tmp_path / "nodes.csv")}
+    assert found["gke-a-1"] | {"memory_gb": ""} == {
+        "id": "gke-a-1", "capacity": "7840.0", "hosts": "true", "address": "10.132.0.5", "cores": "3.92",
+        "memory_gb": "", "zone": "eu-west1-b", "region": "eu-west1", "instance_type": "e2-standard-4", "arch": "amd64",
+    }  # fmt: skip
+    assert [row["hosts"] for row in found.values()] == ["true", "true", "false", "false"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("4", 4.0), ("940m", 0.94), ("16Gi", 16 * 2.0**30), ("2890148Ki", 2890148 * 1024)]
+)
+def test_kubernetes_quantities(text: str, value: float) -> None:
+    assert quantity(text) == pytest.approx(value)
+
+
+def test_prometheus_names_nodes_by_their_addresses(tmp_path: Path) -> None:
+    invoke("import", "k8s", SAMPLES / "kubectl-nodes.json", "-o", tmp_path)
+    told = invoke_json("import", "prometheus", SAMPLES / "prometheus-vector.json", "-o", tmp_path)
+    assert rows(tmp_path / "rtt.csv") == [
+        {"from": "gke-a-1", "to": "gke-a-2", "rtt_ms": "12.3"},
+        {"from": "gke-a-1", "to": "gke-b-1", "rtt_ms": "91.2"},
+        {"from": "gke-a-2", "to": "gke-b-1", "rtt_ms": "89.1"},
+    ]
+    assert told["warnings"] == ["1 failed or empty measurements left out"]
+
+
+def test_prometheus_without_a_unit_asks_for_it(tmp_path: Path) -> None:
+    file = SAMPLES / "prometheus-matrix.json"
+    told = invoke("import", "prometheus", file, "-o", tmp_path)
+    assert told.exit_code == 2
+    assert "give --unit s or --unit ms" in told.stderr
+    assert invoke("import", "prometheus", file, "-o", tmp_path, "--unit", "ms").exit_code == 0
+    assert rows(tmp_path / "rtt.csv") == [{"from": "a", "to": "b", "rtt_ms": "11.0"}]
+    told = invoke("import", "prometheus", file, "-o", tmp_path, "--unit", "ms", "--from-label", "pod")
+    assert "name it with --from-label" in told.stderr
+
+
+def test_goldpinger(tmp_path: Path) -> None:
+    told = invoke_json("import", "goldpinger", SAMPLES / "goldpinger-check-all.json", "-o", tmp_path)
+    assert rows(tmp_path / "rtt.csv") == [
+        {"from": "10.132.0.5", "to": "10.132.0.6", "rtt_ms": "3.0"},
+        {"from": "10.132.0.6", "to": "10.132.0.5", "rtt_ms": "5.0"},
+    ]
+    assert told["warnings"][0].startswith("2 checks failed")
+
+
+def test_consul_coordinates_are_ms_and_plan_as_they_are(tmp_path: Path) -> None:
+    told = invoke_json("import", "consul", SAMPLES / "consul-coordinates.json", "-o", tmp_path, "--capacity", "50/s")
+    first, second = rows(tmp_path / "nodes.csv")
+    assert (first["id"], first["x0"], first["x1"], first["height"]) == ("agent-one", "10.0", "-2.0", "0.4")
+    assert second["capacity"] == "50.0"
+    assert "1 agents are not sure" in told["warnings"][0]
+    for name, node in (("a", "agent-one"), ("b", "agent-two")):
+        (tmp_path / f"{name}.csv").write_text(f"id,node,rate\n{name}1,{node},5\n")
+    (tmp_path / "scenario.yaml").write_text(
+        "nova: 1\nnodes: nodes.csv\nstreams: {a: {sources: a.csv}, b: {sources: b.csv}}\n"
+        "queries: [{id: q, left: a, right: b, window: 1s, sink: agent-one}]\n"
+    )
+    assert invoke("plan", tmp_path / "scenario.yaml", "-o", tmp_path / "plan").exit_code == 0
+
+
+@pytest.mark.parametrize("file", ["ansible-inventory.json", "inventory.yaml"])
+def test_ansible(file: str, tmp_path: Path) -> None:
+    assert invoke("import", "ansible", SAMPLES / file, "-o", tmp_path, "--capacity", "500/s").exit_code == 0
+    found = {row["id"]: row for row in rows(tmp_path / "nodes.csv")}
+    assert {name: float(row["capacity"]) for name, row in found.items()} == {
+        "edge-1": 400,
+        "edge-2": 500,
+        "core-1": 9000,
+    }
+    assert found["edge-1"]["address"] == "192.0.2.11"
+    assert found["core-1"]["group"] == "core"
+
+
+def test_kafka_rates(tmp_path: Path) -> None:
+    before, after, described = (
+        SAMPLES / f"{name}.txt" for name in ("offsets-before", "offsets-after", "topics-described")
+    )
+    told = invoke_json("import", "kafka", before, after, "--seconds", 60, "--describe", described, "-o", tmp_path)
+    assert rows(tmp_path / "orders.csv") == [
+        {"id": "orders-0", "node": "broker-1", "rate": "10.0"},
+        {"id": "orders-1", "node": "broker-2", "rate": "0.0"},
+    ]
+    assert rows(tmp_path / "payments.csv")[0]["rate"] == "50.0"
+    assert "payments-1" in told["warnings"][0]
+    swapped = invoke("import", "kafka", after, before, "--seconds", 60, "--node", "x", "-o", tmp_path)
+    assert swapped.exit_code == 2
+    assert "the offset went back" in swapped.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "message"),
+    [
+        ("k8s", {"items": []}, "kubectl get nodes"),
+        (
+            "k8s",
+            {"items": [{"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "lots"}}}]},
+            "a quantity such as",
+        ),
+        ("prometheus", {"status": "error"}, "an answer of Prometheus"),
+        ("goldpinger", {}, "goldpinger's /check_all"),
+        ("consul", [{"Node": "a", "Coord": {"Vec": ["x"]}}], "numbers of seconds"),
+        ("ansible", {"all": {"hosts": {}}}, "no hosts here"),
+        ("ansible", {"all": {"hosts": {"a\nb": {}}}}, "an id has no line breaks"),
+    ],
+)
+def test_what_is_something_else_is_told(kind: str, content: object, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    file.write_text(json.dumps(content))
+    told = invoke("import", kind, file, "-o", tmp_path / "out")
+    assert told.exit_code == 2, told.output
+    assert message in told.stderr
+
+
+def test_addresses() -> None:
+    assert [host_of(text) for text in ("a", "a:1", "http://a:1/x", "[2001:db8::1]:9115", "2001:db8::1")] == [
+        "a", "a", "a", "2001:db8::1", "2001:db8::1",
+    ]  # fmt: skip
+
+
+def test_an_import_replaces_what_it_wrote_before(tmp_path: Path) -> None:
+    shutil.copy(SAMPLES / "inventory.yaml", tmp_path)
+    for _ in range(2):
+        assert invoke("import", "ansible", tmp_path / "inventory.yaml", "-o", tmp_path / "out").exit_code == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["nodes.csv"]
