@@ -10,7 +10,7 @@ from nova.jit import kernel
 from nova.model.problem import Bools, Floats, Ints
 from nova.model.space import Rows
 
-NEAR = 0.25
+NEAREST_SHARE = 0.25
 """Share of a node's neighbours taken from its nearest ones. Near ones lower the tail of the error, far ones the median
 (ANCHORS: half and half after Vivaldi; on RIPE Atlas and PlanetLab a quarter keeps most of both)."""
 
@@ -26,7 +26,7 @@ def adjacency(n: int, first: Ints, second: Ints, by: Floats | None = None) -> tu
     return offsets, order % max(1, count)
 
 
-def choose(n: int, first: Ints, second: Ints, rtt: Floats, m: int, seed: int = 0, near: float = NEAR) -> Bools:
+def choose(n: int, first: Ints, second: Ints, rtt: Floats, m: int, seed: int = 0, near: float = NEAREST_SHARE) -> Bools:
     """Mask of the pairs to use: each node picks m of its measured neighbours, `near` of them the nearest by RTT.
 
     Both ends may pick, so a node takes part in 2·m pairs on average and in m at least, where it has that many. Never

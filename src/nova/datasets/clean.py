@@ -12,7 +12,7 @@ from nova.model.problem import Floats, Latency
 
 APART = 0.1
 """Directions that differ by more than this share are counted when averaged."""
-FAR = 8.0
+OUTLIER = 8.0
 """Entries above this many times the 99th percentile of a matrix are outliers."""
 SPIKE = 5.0
 SPIKE_MS = 500.0
@@ -84,9 +84,9 @@ def clean(labels: tuple[str, ...], stack: Floats, rules: Rules) -> Cleaned:
         rtt, found = _across(rtt, rules.halve)
         steps += found
     else:
-        far = rtt > FAR * np.nanpercentile(rtt, 99) if (~np.isnan(rtt)).any() else np.zeros(rtt.shape, bool)
+        far = rtt > OUTLIER * np.nanpercentile(rtt, 99) if (~np.isnan(rtt)).any() else np.zeros(rtt.shape, bool)
         rtt = np.where(far, np.nan, rtt)
-        steps.append(Step(f"outliers above {FAR:g} times the 99th percentile, dropped", int(far.sum())))
+        steps.append(Step(f"outliers above {OUTLIER:g} times the 99th percentile, dropped", int(far.sum())))
 
     known = ~np.isnan(rtt)
     seen = np.zeros(n, dtype=bool)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from nova.costspace.neighbours import NEAR
+from nova.costspace.neighbours import NEAREST_SHARE
 
 
-def choose(pairs: DataFrame, m: int, seed: int = 0, near: float = NEAR) -> DataFrame:
+def choose(pairs: DataFrame, m: int, seed: int = 0, near: float = NEAREST_SHARE) -> DataFrame:
     """Table `node, neighbour, rtt_ms, near` with at most m rows per node: its nearest neighbours by RTT make up the
     share `near`, the others are drawn from the rest. Same seed, same choice, whatever the partitioning.
 
@@ -35,7 +35,7 @@ def choose(pairs: DataFrame, m: int, seed: int = 0, near: float = NEAR) -> DataF
     )
 
 
-def picked_pairs(pairs: DataFrame, m: int, seed: int = 0, near: float = NEAR) -> DataFrame:
+def picked_pairs(pairs: DataFrame, m: int, seed: int = 0, near: float = NEAREST_SHARE) -> DataFrame:
     """`pairs` with a column `used`: whether one of its ends picked the other."""
     picks = (
         choose(pairs, m, seed, near)
