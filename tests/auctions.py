@@ -51,17 +51,29 @@ def tables(n: int = 300, seconds: int = 12, seed: int = 3) -> tuple[pd.DataFrame
     return bids, auctions
 
 
-def scenario(folder: Path, sql: str, bids: pd.DataFrame, auctions: pd.DataFrame, parts: int = 3, **query: Any) -> Path:
+def scenario(
+    folder: Path,
+    sql: str | dict[str, str],
+    bids: pd.DataFrame,
+    auctions: pd.DataFrame,
+    parts: int = 2,
+    *,
+    in_order: bool = True,
+    **query: Any,
+) -> Path:
     """A scenario file that joins these tuples, a few files a stream, read one a batch."""
     for name, table in (("bids", bids), ("auctions", auctions)):
         (folder / name).mkdir(parents=True)
-        ordered = table.sort_values("at", kind="stable")
+        ordered = table.sort_values("at", kind="stable") if in_order else table
         for i, rows in enumerate(np.array_split(np.arange(len(table)), parts)):
             ordered.iloc[rows].to_parquet(folder / name / f"{i:04d}.parquet", index=False)
     return write_scenario(folder, document(sql, **query))
 
 
-def document(sql: str, **query: Any) -> dict[str, Any]:
+def document(sql: str | dict[str, str], **query: Any) -> dict[str, Any]:
+    """The scenario of one query, called `q`, or of several by their ids."""
+    queries = {"q": sql} if isinstance(sql, str) else sql
+
     def stream(name: str, prefix: str, rate: float) -> dict[str, Any]:
         return {
             "sources": [
@@ -80,7 +92,7 @@ def document(sql: str, **query: Any) -> dict[str, Any]:
         "nova": 1,
         "nodes": NODES,
         "streams": {"bids": stream("bids", "b", 300), "auctions": stream("auctions", "a", 100)},
-        "queries": [{"id": "q", "sql": sql, "sink": "hq", **query}],
+        "queries": [{"id": name, "sql": text, "sink": "hq", **query} for name, text in queries.items()],
         "options": {"partition": "grid"},
     }
 

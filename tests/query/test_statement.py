@@ -84,6 +84,15 @@ def test_six_streams_of_any_kind_of_join_are_understood() -> None:
     assert texts(found.group.keys) == ["p.name"]
 
 
+def test_names_are_found_in_any_case_and_stars_are_told_apart() -> None:
+    found = of(f"SELECT *, B.Price + 1, a.ID AS n FROM Bids b JOIN auctions a ON {WINDOW} WHERE PRICE > 1")
+    names = [name for name, _ in found.select]
+    assert names[:3] == ["b_source", "b_time", "b_value"]
+    assert names[-2:] == ["B.Price + 1", "n"]
+    assert {"auction", "price", "id", "a_time"} <= set(names)
+    assert texts(found.filters["b"]) == ["b.price > 1"]
+
+
 FAULTS = [
     ("SELECT price FORM bids", 1, 19, "bids", "not expected"),
     ("SELECT pryce FROM bids", 1, 8, "pryce", "no such column; there are source, time, value, auction, price"),

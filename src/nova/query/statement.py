@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -218,7 +218,7 @@ class _Analysis:
             raise self.wrong(table, f"the name of a stream expected; the streams are {_names(self.known)}")
         if table.args.get("db"):
             raise self.wrong(table, "streams have one name, without a point")
-        name, alias = table.name, table.alias or table.name
+        name, alias = _one_of(table.name, self.known) or table.name, table.alias or table.name
         if name not in self.known:
             raise self.wrong(table, f"no such stream; the streams are {_names(self.known)}")
         if alias in self.streams:
@@ -434,17 +434,21 @@ class _Analysis:
         items: list[tuple[str, exp.Expr]] = []
         for item in self.tree.expressions:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
-                owners = [item.table] if isinstance(item, exp.Column) else list(self.streams)
-                for alias in owners:
-                    if alias not in self.streams:
-                        raise self.wrong(item, f"no such stream here: {_names(self.streams)}")
+                named = _one_of(item.table, self.streams) if isinstance(item, exp.Column) else None
+                if isinstance(item, exp.Column) and named is None:
+                    raise self.wrong(item, f"no such stream here: {_names(self.streams)}")
+                for alias in self.streams if named is None else [named]:
                     if not self.schemas[alias].known:
                         raise self.wrong(item, f"the columns of {alias} are not known: declare them as its `columns`")
                     names = [*ROLES, *self.schemas[alias].columns]
-                    items += [(name, exp.column(name, table=alias)) for name in names]
+                    items += [
+                        (name if len(self._owners(name)) == 1 else f"{alias}_{name}", exp.column(name, table=alias))
+                        for name in names
+                    ]
             else:
                 inner = self._resolved(item.this if isinstance(item, exp.Alias) else item, bounds=True)
-                items.append((item.alias_or_name or item.sql(), inner))
+                named_so = isinstance(item, exp.Alias | exp.Column)
+                items.append((item.alias_or_name if named_so else item.sql(dialect=NovaSql), inner))
         names_seen: set[str] = set()
         for name, expression in items:
             if name.lower() in names_seen:
@@ -548,11 +552,10 @@ class _Analysis:
     def _column_of(self, alias: str, name: str) -> str | None:
         """The name here of a stream's column; None where it has no such column."""
         schema = self.schemas[alias]
-        if name in schema.roles:
-            return schema.roles[name]
-        if name in ROLES or name in schema.columns or name in schema.attributes:
-            return name
-        return None if schema.known else name
+        found = _one_of(name, dict.fromkeys((*schema.roles, *ROLES, *schema.columns, *schema.attributes)))
+        if found is None:
+            return None if schema.known else name
+        return schema.roles.get(found, found)
 
     def _resolved(self, node: exp.Expr, *, bounds: bool = False) -> exp.Expr:
         """A copy in which every column carries the alias of its stream."""
@@ -570,8 +573,11 @@ class _Analysis:
                         column, f"{name} is a column of {_names(owners)}: say which, as {owners[0]}.{name}"
                     )
                 alias = owners[0] if owners else ""
-            elif alias not in self.streams:
-                raise self.wrong(column, f"no stream is called {alias} here; there are {_names(self.streams)}")
+            else:
+                called = _one_of(alias, self.streams)
+                if called is None:
+                    raise self.wrong(column, f"no stream is called {alias} here; there are {_names(self.streams)}")
+                alias = called
             found = self._column_of(alias, name) if alias else None
             if found is None:
                 every = [alias] if alias else list(self.streams)
@@ -593,6 +599,15 @@ def _is_window(node: object) -> bool:
 
 def _windows_in(node: exp.Expr) -> list[exp.Expr]:
     return [part for part in node.walk() if _is_window(part)]
+
+
+def _one_of(name: str, names: Iterable[str]) -> str | None:
+    """The name as it is written among others: itself, or the only one that differs in upper and lower case alone."""
+    every = list(names)
+    if name in every:
+        return name
+    like = [one for one in every if one.lower() == name.lower()]
+    return like[0] if len(like) == 1 else None
 
 
 def _names(names: object) -> str:

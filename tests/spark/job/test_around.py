@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import auctions
 from nova import optimizer
+from nova.model.errors import NovaError
 from nova.scenario import load
+from nova.spark.job.around import Groups
+from nova.spark.job.folder import RunFolder
 from nova.spark.job.run import Run, Settings
+from nova.spark.replan.handover import put
 
 SAME = "TUMBLE(b.at, INTERVAL '2' SECOND) = TUMBLE(a.at, INTERVAL '2' SECOND)"
 
@@ -83,38 +89,72 @@ def _duck_text(text: str) -> str:
     )
 
 
-@pytest.mark.parametrize("name", list(CASES))
-def test_rows_equal_spark_and_duckdb(spark: Any, tmp_path: Path, name: str) -> None:
+def test_rows_equal_spark_and_duckdb(spark: Any, tmp_path: Path) -> None:
+    """All cases in one run."""
     import duckdb
 
-    query, plain = CASES[name]
     bids, opened = auctions.tables()
-    path = auctions.scenario(tmp_path / "s", query, bids, opened)
-    found = run(spark, path, tmp_path / "run")
+    ids = {f"case{number}": texts for number, texts in enumerate(CASES.values())}
+    queries = {name: query for name, (query, _) in ids.items()}
+    run(spark, auctions.scenario(tmp_path / "s", queries, bids, opened), tmp_path / "run")
     first = auctions.START_MS * 1000 - 1_000_000
     starts = ", ".join(f"({first + k * 1_000_000})" for k in range(20))
+    with duckdb.connect() as base:
+        base.execute("SET TimeZone = 'UTC'")
+        for frame, table in (("bids", bids), ("auctions", opened)):
+            table.to_parquet(tmp_path / f"{frame}.parquet", index=False)
+            spark.read.parquet(str(tmp_path / f"{frame}.parquet")).createOrReplaceTempView(frame)
+            base.execute(f"CREATE VIEW {frame} AS SELECT * FROM '{tmp_path / frame}.parquet'")
+        for (name, (_, plain)), case in zip(ids.items(), CASES, strict=True):
+            found = results(tmp_path / "run", name)
+            spark_text = _spark_text(plain).replace("(seconds) w", f"(SELECT col1 AS w FROM VALUES {starts}) w")
+            assert found == auctions.rows(spark.sql(spark_text).collect()), case
+            duck_text = _duck_text(plain).replace("(seconds) w", f"(SELECT col0 AS w FROM (VALUES {starts})) w")
+            told = base.sql(duck_text).to_arrow_table()
+            assert found == auctions.rows(zip(*(column.to_pylist() for column in told.columns), strict=True)), case
+            assert found, case
+
+
+def test_groups_survive_a_crash_a_new_plan_and_disorder(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tuples come in no order. The second batch fails after its results are out but before its groups are kept; then
+    the run goes on, under another plan. No group is lost, none comes twice."""
+    query, plain = CASES["aggregates by the join's window"]
+    bids, opened = auctions.tables()
+    path = auctions.scenario(tmp_path / "s", query, bids, opened, 3, in_order=False)
+    save, written = Groups.save, Groups.last
+
+    def fail(self: Groups, batch: int, state: Any, closed: int | None) -> None:
+        if written(self) == 0:
+            raise RuntimeError("power is gone")
+        save(self, batch, state, closed)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Groups, "save", fail)
+        with pytest.raises(NovaError, match="power is gone"):
+            run(spark, path, tmp_path / "run", lateness_ms=20_000)
+    loaded = load(path)
+    cut = replace(loaded.problem.nodes, capacity=np.array([4000.0, 150.0, 150.0, 10.0]))
+    other = optimizer.optimize(replace(loaded.problem, nodes=cut), replace(loaded.options, partition="window"))
+    put(replace(other, digest=loaded.digest), loaded.problem, RunFolder(tmp_path / "run"))
+    run(spark, path, tmp_path / "run", lateness_ms=20_000)
     for frame, table in (("bids", bids), ("auctions", opened)):
         table.to_parquet(tmp_path / f"{frame}.parquet", index=False)
         spark.read.parquet(str(tmp_path / f"{frame}.parquet")).createOrReplaceTempView(frame)
-    spark_text = _spark_text(plain).replace("(seconds) w", f"(SELECT col1 AS w FROM VALUES {starts}) w")
-    assert found == auctions.rows(spark.sql(spark_text).collect())
-    with duckdb.connect() as base:
-        base.execute("SET TimeZone = 'UTC'")
-        for frame in ("bids", "auctions"):
-            base.execute(f"CREATE VIEW {frame} AS SELECT * FROM '{tmp_path / frame}.parquet'")
-        duck_text = _duck_text(plain).replace("(seconds) w", f"(SELECT col0 AS w FROM (VALUES {starts})) w")
-        told = base.sql(duck_text).to_arrow_table()
-        assert found == auctions.rows(zip(*(column.to_pylist() for column in told.columns), strict=True))
-    assert found
+    assert results(tmp_path / "run", "q") == auctions.rows(spark.sql(_spark_text(plain)).collect())
 
 
-def run(spark: Any, path: Path, folder: Path) -> Any:
-    """Plan and run a scenario to the end of its files; its results as a multiset."""
+def run(spark: Any, path: Path, folder: Path, lateness_ms: int = 2000) -> None:
+    """Plan and run a scenario to the end of its files."""
     loaded = load(path)
     plan = optimizer.optimize(loaded.problem, loaded.options)
-    job = Run(spark, loaded, plan, Settings(folder, until_end=True, lateness_ms=2000))
+    job = Run(spark, loaded, plan, Settings(folder, until_end=True, lateness_ms=lateness_ms))
     job.start()
     job.wait()
-    files = sorted((folder / "results").glob("*.parquet"))
-    parts = [pd.read_parquet(file) for file in files]
+
+
+def results(folder: Path, query: str) -> Any:
+    """The results of one query as a multiset."""
+    parts = [pd.read_parquet(file) for file in sorted((folder / "results").glob(f"{query}-*.parquet"))]
     return auctions.rows(record for part in parts for record in part.itertuples(index=False))

@@ -318,15 +318,17 @@ class Sides:
 
 
 def agree(left: DataFrame, right: DataFrame, on: tuple[str, ...]) -> Sides:
-    """`on` columns that the tuples of both sides carry, compared as numbers where both are, as text else."""
-    from pyspark.sql.types import NumericType
+    """`on` columns that the tuples of both sides carry, compared as numbers where both are (whole ones exactly), as
+    text else."""
+    from pyspark.sql.types import IntegralType, NumericType
 
     shared = tuple(name for name in on if name in left.columns and name in right.columns)
     for name in shared:
         kinds = left.schema[name].dataType, right.schema[name].dataType
         if kinds[0] == kinds[1]:
             continue
-        common = "double" if all(isinstance(kind, NumericType) for kind in kinds) else "string"
+        whole, numbers = (all(isinstance(kind, of) for kind in kinds) for of in (IntegralType, NumericType))
+        common = "bigint" if whole else "double" if numbers else "string"
         left, right = (frame.withColumn(name, column_of(name).cast(common)) for frame in (left, right))
     return Sides(left, right, shared)
 

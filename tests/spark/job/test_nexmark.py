@@ -1,0 +1,48 @@
+"""NEXMark's joins on 100 nodes: all queries in one run, each with the rows of Spark SQL in batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import auctions
+import nexmark
+from nova import optimizer
+from nova.scenario import load
+from nova.spark.job.run import Run, Settings
+
+PLAIN: dict[str, str] = {
+    "q3": nexmark.QUERIES["q3"],
+    "q4_inner": """SELECT a.id, a.category, max(b.value) FROM bid b JOIN auction a ON a.id = b.auction
+                   AND b.date_time >= a.date_time AND b.date_time <= a.expires GROUP BY a.id, a.category""",
+    "q8": """SELECT DISTINCT p.id, p.name, timestamp_micros(unix_micros(p.date_time) div 5000000 * 5000000)
+             FROM person p JOIN auction a ON p.id = a.seller
+             AND unix_micros(p.date_time) div 5000000 = unix_micros(a.date_time) div 5000000""",
+    "q9_inner": nexmark.QUERIES["q9_inner"],
+    "shares": """SELECT timestamp_micros(w + 4000000), channel, count(*), sum(CASE WHEN value > 500 THEN 1 ELSE 0 END),
+                 round(avg(value) / count(*), 6), count(DISTINCT bidder) FROM (
+                 SELECT explode(array(s, s - 2000000)) AS w, t.* FROM (
+                 SELECT b.*, a.date_time AS opened, unix_micros(b.date_time) div 2000000 * 2000000 AS s
+                 FROM bid b JOIN auction a ON b.auction = a.id WHERE NOT (a.category = 11 OR b.channel LIKE 'w%')) t)
+                 WHERE unix_micros(opened) >= w AND unix_micros(opened) < w + 4000000 GROUP BY w, channel""",
+}
+
+
+def test_all_queries_in_one_run(spark: Any, tmp_path: Path) -> None:
+    tables = nexmark.events()
+    loaded = load(nexmark.scenario(tmp_path / "s", tables))
+    plan = optimizer.optimize(loaded.problem, loaded.options)
+    job = Run(spark, loaded, plan, Settings(tmp_path / "run", until_end=True, lateness_ms=2000))
+    job.start()
+    job.wait()
+    for name, table in tables.items():
+        table.to_parquet(tmp_path / f"{name}.parquet", index=False)
+        spark.read.parquet(str(tmp_path / f"{name}.parquet")).createOrReplaceTempView(name)
+    for name, text in PLAIN.items():
+        parts = [pd.read_parquet(file) for file in sorted((tmp_path / "run" / "results").glob(f"{name}-*.parquet"))]
+        found = auctions.rows(record for part in parts for record in part.itertuples(index=False))
+        expected = auctions.rows(spark.sql(text).collect())
+        assert found == expected, name
+        assert found, name
