@@ -24,6 +24,7 @@ options = st.builds(
     sigma=st.sampled_from([None, 0.0, 0.4]),
     bandwidth_budget=st.sampled_from([None, 40.0, 90.0]),
     c_min=st.sampled_from([0.0, 5.0]),
+    waiting=st.sampled_from([0.0, 1.0]),
     utilisation=st.sampled_from([1.0, 0.9]),
     max_replicas=st.sampled_from([None, 3, 8]),
     allow_overload=st.booleans(),
@@ -34,7 +35,7 @@ def same(a, b):
     return all(np.array_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(st.integers(8, 80), st.integers(0, 5), options, st.booleans(), st.integers(0, 10**6))
 def test_a_plan_is_valid_or_says_what_is_missing(nodes, level, opts, dense, seed):
     problem = draw(nodes, level, seed, load=0.5)
@@ -51,7 +52,8 @@ def test_a_plan_is_valid_or_says_what_is_missing(nodes, level, opts, dense, seed
     assert set(above) == set(plan.overloaded)
     if not opts.allow_overload:
         assert not len(above)
-        assert (loads <= problem.nodes.capacity * opts.utilisation * (1 + 1e-6)).all()
+        most = 1.0 if opts.partition == "auto" and opts.waiting else opts.utilisation  # else it would have to slice
+        assert (loads <= problem.nodes.capacity * most * (1 + 1e-6)).all()
         if opts.max_replicas is not None:
             assert np.bincount(plan.replicas.join).max() <= opts.max_replicas
         if opts.bandwidth_budget is not None:
@@ -101,12 +103,13 @@ def with_window(problem, window_ms):
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_auto_slices_only_short_windows_while_grids_fit(dense, monkeypatch):
+def test_by_distance_auto_slices_only_short_windows_while_grids_fit(dense, monkeypatch):
     """Slices make results late by whole windows, so they are for windows that last no time."""
     if not dense:
         monkeypatch.setattr(assigning, "DENSE", 0)
     problem = draw(200, seed=1, load=0.5)
-    second, instant = (optimize(with_window(problem, ms)).replicas for ms in (1000.0, 1.0))
+    far = Options(waiting=0.0)
+    second, instant = (optimize(with_window(problem, ms), far).replicas for ms in (1000.0, 1.0))
     assert (second.slice_to - second.slice_from == 1).all()
     assert (instant.slice_to - instant.slice_from < 1).any()
 
@@ -155,7 +158,7 @@ def test_no_slice_is_too_thin_to_see_a_window():
 def test_stages_are_observed_in_order():
     stages = []
     optimize(draw(30), observe=lambda stage, result: stages.append(stage))
-    assert stages == ["embed", "resolve", "place", "assign", "check"]
+    assert stages == ["embed", "resolve", "assign", "plan", "check"]
 
 
 def test_heights_make_hosts_dearer():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
@@ -34,7 +35,7 @@ def problem(scenario: Scenario) -> Problem:
 
 @pytest.fixture(scope="module")
 def plan(scenario: Scenario) -> Plan:
-    return optimize(scenario.problem, scenario.options)
+    return optimize(scenario.problem, replace(scenario.options, waiting=0.0))  # by distance, as the paper does
 
 
 @pytest.fixture(scope="module")

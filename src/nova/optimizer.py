@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,55 +15,89 @@ from nova.model.options import Options
 from nova.model.plan import Plan, Summary
 from nova.model.policy import OVERLOAD, usable
 from nova.model.problem import Problem
+from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
 from nova.placement.assign import Assignment
 from nova.placement.check import check
-from nova.placement.median import virtual_positions
 from nova.placement.resolve import resolve
 from nova.placement.within import assign_within
 
 Observer = Callable[[str, Any], None]
-"""Called after each stage with its name and result: how `nova explain` and progress displays look inside."""
+"""Called after each stage with its name and result: for progress displays and timing."""
+
+
+@dataclass
+class Planning:
+    """What the stages share: each adds what it found."""
+
+    problem: Problem
+    options: Options
+    space: CostSpace = field(init=False)
+    joins: SubJoins = field(init=False)
+    assignment: Assignment = field(init=False)
+    plan: Plan = field(init=False)
 
 
 def optimize(problem: Problem, options: Options = Options(), observe: Observer | None = None) -> Plan:
     """Decide where every join runs. Raises `Infeasible` where the nodes cannot take the load."""
-    tell = observe or _nobody
+    planning = Planning(problem, options)
+    for name, stage in STAGES:
+        result = stage(planning)
+        if observe is not None:
+            observe(name, result)
+    return planning.plan
 
-    space = embed(problem, options)  # Phase I: nodes get coordinates
-    tell("embed", space)
 
-    joins = resolve(problem)  # Phase II: queries become sub-joins …
-    tell("resolve", joins)
-    positions = virtual_positions(joins, space, options.objective)  # … with ideal positions
-    tell("place", positions)
+def _embed(planning: Planning) -> CostSpace:
+    planning.space = embed(planning.problem, planning.options)
+    return planning.space
 
-    assignment = assign_within(problem, joins, space, options)  # Phase III: sub-joins get hosts
-    tell("assign", assignment)
-    if len(assignment.unplaced) and not options.allow_overload:
-        raise Infeasible(_what_is_missing(problem, joins, assignment, options))
 
-    loads = node_loads(joins, assignment.replicas, len(problem.nodes))
+def _resolve(planning: Planning) -> SubJoins:
+    planning.joins = resolve(planning.problem)
+    return planning.joins
+
+
+def _assign(planning: Planning) -> Assignment:
+    planning.assignment = found = assign_within(planning.problem, planning.joins, planning.space, planning.options)
+    if len(found.unplaced) and not planning.options.allow_overload:
+        raise Infeasible(_what_is_missing(planning.problem, planning.joins, found, planning.options))
+    return found
+
+
+def _write_down(planning: Planning) -> Plan:
+    problem, joins, options, found = planning.problem, planning.joins, planning.options, planning.assignment
+    loads = node_loads(joins, found.replicas, len(problem.nodes))
     loads = np.where(loads > 0, loads + problem.nodes.other_load, 0.0)
     above = loads > problem.nodes.limit * (1 + OVERLOAD)
-    plan = Plan(
+    planning.plan = Plan(
         joins,
-        assignment.replicas,
-        space,
+        found.replicas,
+        planning.space,
         options,
         overloaded=np.flatnonzero(above).astype(np.int32) if options.allow_overload else np.empty(0, np.int32),
         digest=problem.digest,
-        summary=Summary.of(
-            problem, joins, assignment.replicas, loads, int(above.sum()), float(assignment.missing.sum())
-        ),
+        summary=Summary.of(problem, joins, found.replicas, loads, int(above.sum()), float(found.missing.sum())),
     )
-    check(problem, plan)  # a wrong plan never leaves
-    tell("check", plan)
-    return plan
+    return planning.plan
 
 
-def _nobody(stage: str, result: Any) -> None:
-    """Observes nothing."""
+def _check(planning: Planning) -> Plan:
+    check(planning.problem, planning.plan)
+    return planning.plan
+
+
+STAGES: tuple[tuple[str, Callable[[Planning], Any]], ...] = (
+    ("embed", _embed),  # Phase I: nodes get coordinates, so that every distance is known
+    ("resolve", _resolve),  # Phase II: queries become sub-joins, one per pair of sources that may join
+    # The paper now puts each sub-join at its virtual position, the median of its ends, and looks for hosts around it.
+    # Here hosts are searched by the cost itself, which is least at the median: `explain` and `show` work the positions
+    # out where they are asked for.
+    ("assign", _assign),  # Phase III: sub-joins get hosts, whole or cut, by legs, service and waiting
+    ("plan", _write_down),  # replicas, loads and a summary
+    ("check", _check),  # a wrong plan never leaves
+)
+"""Algorithm 1, in order."""
 
 
 def _what_is_missing(problem: Problem, joins: SubJoins, assignment: Assignment, options: Options) -> str:

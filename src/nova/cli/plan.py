@@ -37,6 +37,9 @@ def command(
     sigma: float | None = typer.Option(None, help="The paper's σ in 0…1: limits the parts of a grid."),
     bandwidth_budget: str | None = typer.Option(None, help="Most tuples/s into one replica."),
     c_min: str | None = typer.Option(None, help="Pass over hosts with less free capacity (tuples/s) than this."),
+    waiting: float | None = typer.Option(None, help="Weight of service and waiting at hosts; 0: distance alone."),
+    percentile: float | None = typer.Option(None, help="Place by this percentile of the wait instead of its mean."),
+    arrival_scv: float | None = typer.Option(None, help="Variability of arrivals: 1 Poisson, 0 even, more for bursts."),
     utilisation: float | None = typer.Option(None, help="Share of each capacity that may be used, in 0…1."),
     max_replicas: int | None = typer.Option(None, help="Most replicas of one sub-join."),
     allow_overload: bool | None = typer.Option(
@@ -62,6 +65,9 @@ def command(
         "sigma": sigma,
         "bandwidth_budget": bandwidth_budget,
         "c_min": c_min,
+        "waiting": waiting,
+        "percentile": percentile,
+        "arrival_scv": arrival_scv,
         "utilisation": utilisation,
         "max_replicas": max_replicas,
         "allow_overload": allow_overload,
@@ -86,10 +92,14 @@ def command(
 
         loaded = load(scenario, overrides)
     warn(loaded.warnings)
-    with progress("planning"):
+    with progress("planning") as bar:
         from nova.optimizer import optimize
 
-        plan = optimize(loaded.problem, loaded.options)
+        plan = optimize(
+            loaded.problem,
+            loaded.options,
+            lambda stage, _: bar.update(bar.task_ids[0], description=f"planning: {stage} done"),
+        )
     from nova.cli.placements import print_placements, write_placements
     from nova.evaluation.placements import placements
 
@@ -111,6 +121,9 @@ def command(
     else:
         print_placements(found, all_rows=all_rows)
         _print(figures, outputs)
+    if figures["sliced_sub_joins"]:
+        late = f"results up to {figures['slice_lateness_ms']:,.0f} ms late"
+        warn([f"{figures['sliced_sub_joins']:,} sub-joins found room only by dealing out their windows: {late}"])
     if figures["overloaded"]:
         warn([f"{figures['overloaded']:,} nodes are overloaded: `nova evaluate` names them and says by how much"])
 
@@ -143,6 +156,8 @@ def summarise(plan: Plan, problem: Problem) -> dict[str, Any]:
         "sub_joins": metrics.sub_joins,
         "replicas": metrics.replicas,
         "split_sub_joins": int(np.count_nonzero(per_join > 1)),
+        "sliced_sub_joins": plan.summary.sliced_sub_joins,
+        "slice_lateness_ms": plan.summary.slice_lateness_ms,
         "hosts": metrics.hosts,
         "latency_mean_ms": metrics.latency_mean_ms,
         "latency_p90_ms": metrics.latency_p90_ms,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nova.model.operators import NOTHING_AROUND, Pipeline
-from nova.model.problem import Dense, Equal, JoinMatrix, Pairs, Query
+from nova.model.problem import Dense, Equal, JoinMatrix, Key, Pairs, Query
 
 Label = tuple[str, ...]
 """The values of a join's attributes that a source has."""
@@ -30,6 +30,8 @@ class Rule:
     """Attribute values by code."""
     codes: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     """Code by source row; −1: joins nothing."""
+    key: Key | None = None
+    """Columns of the tuples that must be equal, too."""
     exceptional: bool = False
     """Whether pairs were allowed or withdrawn one by one, so that the rule alone no longer says what is joined."""
     pipeline: Pipeline = NOTHING_AROUND
@@ -44,9 +46,9 @@ class Rule:
         sides = (query.left, query.right)
         match query.matrix:
             case Dense():
-                return Rule(query.id, sides, query.window_ms, "dense", pipeline=query.pipeline)
+                return Rule(query.id, sides, query.window_ms, "dense", pipeline=query.pipeline, key=query.key)
             case Pairs():
-                return Rule(query.id, sides, query.window_ms, "pairs", pipeline=query.pipeline)
+                return Rule(query.id, sides, query.window_ms, "pairs", pipeline=query.pipeline, key=query.key)
             case Equal() as equal:
                 attributes = tuple(equal.attribute.split(", "))
                 codes = np.full(sources, -1, np.int32)
@@ -66,6 +68,7 @@ class Rule:
                     labels,
                     codes,
                     pipeline=query.pipeline,
+                    key=query.key,
                     _numbers={label: code for code, label in enumerate(labels)},
                 )
 
@@ -114,6 +117,7 @@ class Rule:
             self.attributes,
             list(self.labels),
             self.codes.copy(),
+            key=self.key,
             _numbers=dict(self._numbers),
         )
 

@@ -63,6 +63,7 @@ def problem_of(state: State, names: Names, measured: Measured) -> Written:
                 ),
                 rule.window_ms,
                 rule.pipeline,
+                key=rule.key,
             )
         )
     problem = Problem(

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Objective = Literal["latency", "paper"]
-Partition = Literal["auto", "grid", "window"]
+Partition = Literal["auto", "key", "grid", "window"]
 Embedding = Literal["stress", "vivaldi", "mds"]
 
 LEGS: dict[Objective, tuple[float, float, float]] = {
@@ -26,19 +26,28 @@ class Options:
     objective: Objective = "latency"
     """What a placement costs: see `LEGS`. The paper's Eq. 1 is `paper`."""
     partition: Partition = "auto"
-    """How a sub-join that no single host can take is split: `grid` cuts both streams into parts (any join
-    condition), `window` deals out whole windows (no extra traffic, but results come in bursts), `auto` deals out very
-    short windows, cuts the others, and deals out what finds no room that way."""
+    """How a sub-join is split: `key` by ranges of its key where the query has one, else as `grid`, which cuts both
+    streams into parts (any join condition); `window` deals out whole windows (no extra traffic, but results come in
+    bursts); `auto` takes what is felt soonest, and deals out windows only where nothing else fits."""
     sigma: float | None = None
     """σ in [0, 1]: no part of a stream in a grid exceeds p_max = max(1, σ·0.5·(dr(s)+dr(t))) tuples/s. None: parts
     follow the hosts' free capacity. The paper's experiments use 0.4."""
     bandwidth_budget: float | None = None
     """t_b: no replica takes in more than this many tuples/s (Eq. 4). None: no limit."""
+    waiting: float = 1.0
+    """Weight of the time at hosts, service and waiting, beside the network's. 0: place by distance alone, as the paper
+    does."""
+    percentile: float | None = None
+    """Place by this percentile of the wait at hosts, in (0, 100), instead of its mean."""
+    arrival_scv: float = 1.0
+    """Squared coefficient of variation of the times between a source's tuples: 1 for a Poisson process, 0 for even
+    spacing, more for bursts. Waiting grows with it."""
     c_min: float = 0.0
     """C_min: hosts with less free capacity than this (tuples/s) are passed over (Eq. 3). The paper's experiments use
     half the median capacity."""
     utilisation: float = 1.0
-    """Share of each node's capacity that may be used, in (0, 1]: less trades latency for headroom."""
+    """Share of each node's capacity that may be used, in (0, 1]: less trades latency for headroom. `auto` uses the rest
+    for what would else have to be sliced."""
     max_replicas: int | None = None
     """At most this many replicas per sub-join. None: no limit."""
     allow_overload: bool = False

@@ -27,6 +27,7 @@ from nova.model.replicas import SHARES, Replicas, with_keys
 from nova.model.space import CostSpace, Residual
 from nova.model.subjoins import SubJoins
 from nova.model.units import MOST_MS
+from nova.model.waiting import drain_ms
 
 FORMAT = 1
 
@@ -51,6 +52,7 @@ class Summary(dict[str, Any]):
             max_utilisation=float((loads[used] / limit[used]).max(initial=0.0)),
             overloaded_nodes=overloaded,
             unplaced_tuples_per_s=unplaced,
+            **_slices(problem, joins, replicas),
         )
 
     @property
@@ -80,6 +82,16 @@ class Summary(dict[str, Any]):
         return float(self["max_utilisation"])
 
     @property
+    def sliced_sub_joins(self) -> int:
+        """Sub-joins whose windows are dealt out: their results come in bursts."""
+        return int(self["sliced_sub_joins"])
+
+    @property
+    def slice_lateness_ms(self) -> float:
+        """How late the last result of a window is at most because its host gets all of it at once."""
+        return float(self["slice_lateness_ms"])
+
+    @property
     def overloaded_nodes(self) -> int:
         return int(self["overloaded_nodes"])
 
@@ -87,6 +99,17 @@ class Summary(dict[str, Any]):
     def unplaced_tuples_per_s(self) -> float:
         """Input for which no host had room (with `allow_overload` only)."""
         return float(self["unplaced_tuples_per_s"])
+
+
+def _slices(problem: Problem, joins: SubJoins, replicas: Replicas) -> dict[str, float]:
+    """How many sub-joins are sliced, and the lateness to expect from it."""
+    rows = np.flatnonzero(replicas.slice_to - replicas.slice_from < 1.0)
+    if not len(rows):
+        return {"sliced_sub_joins": 0, "slice_lateness_ms": 0.0}
+    windows = np.array([query.window_ms for query in problem.queries])
+    join = replicas.join[rows]
+    lateness = drain_ms(windows[joins.query[join]], joins.demand[join], problem.nodes.limit[replicas.node[rows]])
+    return {"sliced_sub_joins": len(np.unique(join)), "slice_lateness_ms": float(lateness.max())}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from nova.model.options import Options
-from nova.model.problem import Bools, Floats, Nodes
+from nova.model.problem import Bools, Floats, Key, Nodes
 
 # --- How large a problem is solved how --------------------------------------------------------------------------------
 DENSE: Final = 2_000_000
@@ -42,6 +42,11 @@ is nothing here."""
 LONG_WINDOW_MS: Final = 60_000.0
 """`auto` slices windows up to this length where nothing else fits. Longer ones would drown their host and then leave it
 waiting; those joins are cut into grids or not placed."""
+KEYS_PER_RANGE: Final = 100
+"""Keys that a range holds at least on average: ranges of one length then differ in load by about a tenth."""
+HEAVY: Final = 0.1
+"""Most that the commonest key may add to the load of a range, as a share of it; else the join is cut by grid, which
+divides a single key, too (SharesSkew)."""
 COLUMNS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Numbers of columns that a grid is tried with; more would broadcast a stream to hundreds of hosts."""
 SLIVER: Final = 0.1
@@ -68,6 +73,13 @@ def usable_room(capacity: Floats, bandwidth: Floats, busy: Floats, hosts: Bools,
     limit = np.minimum(np.minimum(capacity, bandwidth), UNLIMITED) * options.utilisation
     room = np.where(hosts, np.maximum(limit * (1 + ROUNDING) - busy, 0.0), 0.0)
     return np.where(room >= options.c_min, room, 0.0)
+
+
+def key_ranges(key: Key | None) -> float:
+    """Equal ranges that a join may be divided into by its key; 1 where it has none."""
+    if key is None:
+        return 1.0
+    return min(key.cardinality / KEYS_PER_RANGE, HEAVY / max((*key.heavy, 1e-12)))
 
 
 def sliced(window_ms: float, options: Options) -> bool:

@@ -113,6 +113,19 @@ JoinMatrix: TypeAlias = Equal | Pairs | Dense
 
 
 @dataclass(frozen=True)
+class Key:
+    """What tuples must agree on to join, besides their sources: such a join can be divided by ranges of the key's hash
+    space."""
+
+    columns: tuple[str, ...]
+    """Columns of the tuples of both sides."""
+    cardinality: float = np.inf
+    """Distinct keys; infinite where nobody said."""
+    heavy: tuple[float, ...] = ()
+    """Shares of the tuples that have one of the commonest keys, in [0, 1]."""
+
+
+@dataclass(frozen=True)
 class Query:
     """left ⋈ right in tumbling windows, results to a sink."""
 
@@ -128,6 +141,8 @@ class Query:
     """What happens to tuples before and after the join; nothing for `left`, `right`, `on`."""
     requires: tuple[Requirement, ...] = ()
     """What a node must be or have to run replicas of this query."""
+    key: Key | None = None
+    """By what the join can be divided, where tuples must agree on columns."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,14 +21,20 @@ from nova.model.policy import (
     SHORT_WINDOW_MS,
     SLIVER,
     SPREAD,
+    UNLIMITED,
+    key_ranges,
     usable,
 )
 from nova.model.problem import Bools, Floats, Ints, Problem
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
+from nova.placement import felt
 from nova.placement import grid as partition
 from nova.placement.cells import Demand, Placed, fill, fill_exactly, fill_whole
+from nova.placement.cuts import BY_GRID, BY_KEY, BY_LARGE_GRID, BY_SLICES, KEY, SLICE, WHOLE
+from nova.placement.cuts import replicas as replicas_of
+from nova.placement.headroom import keep
 from nova.placement.index import HostIndex, build, nearest, raise_free, set_free
 from nova.placement.local import improve, place_whole
 from nova.placement.transport import transport
@@ -46,19 +52,31 @@ class Assignment:
 
 
 def assign(problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> Assignment:
-    """Place all sub-joins, each whole, cut into a grid, or sliced by windows, as the options say.
+    """Place all sub-joins, each whole or divided by key, by grid, or by windows, as the options say.
 
-    `auto` cuts into grids, whose hosts see steady streams, and slices what finds no room that way. Grids need more
-    capacity, so where something is left over, all is done again with slices.
+    `auto` slices windows of what finds no room in any other way, since hosts of keys and grids see steady streams.
+    Grids need more capacity, so where something is left over, all is done again with slices.
     """
-    if options.partition != "auto":
+    if options.partition in ("grid", "window"):
         return _assign(problem, joins, space, options, np.full(len(joins), options.partition == "window"))
+    keyed = _keyed(problem, joins, options)
+    by_distance = options.waiting == 0  # where waiting costs nothing, what divides freely is divided at once
+    if options.partition == "key":
+        return _assign(problem, joins, space, options, keyed & by_distance, keyed)
     windows = np.array([query.window_ms for query in problem.queries])[joins.query]
-    mixed = _assign(problem, joins, space, options, windows <= SHORT_WINDOW_MS, windows <= LONG_WINDOW_MS)
+    at_once = (keyed | (windows <= SHORT_WINDOW_MS)) & by_distance
+    if_needed = keyed | (windows <= LONG_WINDOW_MS)
+    mixed = _assign(problem, joins, space, options, at_once, if_needed)
     if not len(mixed.unplaced):
         return mixed
-    sliced = _assign(problem, joins, space, options, windows <= LONG_WINDOW_MS)
+    sliced = _assign(problem, joins, space, options, if_needed)
     return sliced if sliced.missing.sum() < mixed.missing.sum() else mixed
+
+
+def _keyed(problem: Problem, joins: SubJoins, options: Options) -> Bools:
+    """Which sub-joins may be divided by key: then ranges of keys stand where else slices of windows would."""
+    ranges = np.array([key_ranges(query.key) for query in problem.queries])
+    return (ranges >= 2)[joins.query] & (options.partition in ("auto", "key"))
 
 
 def _assign(
@@ -91,6 +109,7 @@ class _State:
     def __init__(self, problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> None:
         self.joins, self.options = joins, options
         self.weights = np.array(LEGS[options.objective])
+        self.at_host = float(self.weights[:2].sum())  # the tuples of both sources stay there
         room = usable(problem.nodes, options)
         rows = np.flatnonzero(room > 0).astype(np.int32)
         self.index: HostIndex = build(rows, space.coordinates[rows], space.heights[rows], room[rows])
@@ -98,7 +117,7 @@ class _State:
         self.dense = len(joins) * len(rows) <= DENSE
         # Measured legs are looked up pair by pair; beyond the dense size the cost space stands for them.
         self.legs = Legs(space, problem.latency if self.dense else None)
-        self.space = space
+        self.space, self.problem = space, problem
 
     @cached_property
     def demand(self) -> Demand:
@@ -226,7 +245,11 @@ def _as_slices(state: _State, rows: npt.NDArray[np.integer], placed: Placed) -> 
         placed = Placed.concat([placed, _spread(state, unplaced, missing)])
     join, slot, start, to = _slices(placed.join, placed.slot, placed.amount / demand[placed.join], len(joins))
     zero, one = np.zeros(len(join)), np.ones(len(join))
-    return Assignment(Replicas(join, state.index.node[slot], zero, one, zero, one, start, to), unplaced, missing)
+    keyed = _keyed(state.problem, joins, state.options)[join]
+    slices = np.where(keyed, 0.0, start), np.where(keyed, 1.0, to)
+    keys = np.where(keyed, start, 0.0), np.where(keyed, to, 1.0)
+    replicas = Replicas(join, state.index.node[slot], zero, one, zero, one, *slices, *keys)
+    return Assignment(replicas, unplaced, missing)
 
 
 @kernel
@@ -290,6 +313,8 @@ def _place_grids(state: _State, rows: npt.NDArray[np.integer]) -> tuple[Replicas
         return _no_replicas(), np.empty(0, np.int32)
     joins, options, index = state.joins, state.options, state.index
     demand = joins.demand
+    if state.dense and options.waiting > 0:
+        return _place_by_felt_latency(state, rows)
     host = np.full(len(joins), -1, dtype=np.int32)
     fits = rows[demand[rows] <= state.largest]
     order = fits[np.argsort(-demand[fits], kind="stable")].astype(np.int32)
@@ -304,7 +329,13 @@ def _place_grids(state: _State, rows: npt.NDArray[np.integer]) -> tuple[Replicas
         )
         host[placed.join] = placed.slot
     else:
-        placed = fill_whole(index, state.demand, state.weights, order)
+        headroom = None
+        if options.waiting > 0 and len(order) and len(index):
+            nodes, weight = state.problem.nodes, options.waiting * state.at_host
+            limit = np.minimum(nodes.limit[index.node], UNLIMITED)
+            busy = nodes.other_load[index.node]
+            headroom = keep(index, state.demand, state.weights, order, limit, busy, weight, options.arrival_scv)
+        placed = fill_whole(index, state.demand, state.weights, order, headroom)
         host[placed.join] = placed.slot
         late = order[host[order] < 0]
         if len(late):
@@ -316,6 +347,44 @@ def _place_grids(state: _State, rows: npt.NDArray[np.integer]) -> tuple[Replicas
     found[boxes.join] = True
     left_over = rows[~found[rows]].astype(np.int32)
     return Replicas.concat([Replicas.whole(whole, index.node[host[whole]]), boxes]), left_over
+
+
+def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer]) -> tuple[Replicas, Ints]:
+    """The same, priced by legs and time at hosts. `auto` may slice what fits in no other way."""
+    joins, options, index, nodes = state.joins, state.options, state.index, state.problem.nodes
+    some = joins.take(rows)
+    windows = np.array([query.window_ms for query in state.problem.queries])[some.query]
+    ranges = np.array([key_ranges(query.key) for query in state.problem.queries])[some.query]
+    ways = (WHOLE, *BY_KEY, *BY_GRID, *BY_LARGE_GRID, *BY_SLICES)
+    last = np.array([way in BY_LARGE_GRID or way in BY_SLICES for way in ways])
+    allowed = np.ones((len(rows), len(ways)), np.bool_)
+    for x, way in enumerate(ways):
+        if way.kind == KEY:
+            allowed[:, x] = (way.pieces <= ranges) & (options.partition != "grid")
+        elif way.kind == SLICE:
+            allowed[:, x] = (windows <= LONG_WINDOW_MS) & (options.partition == "auto")
+        elif way != WHOLE and options.sigma is not None:
+            largest = np.maximum(1.0, options.sigma * 0.5 * some.demand) * (1 + 1e-9)
+            allowed[:, x] = (some.left_rate / way.left <= largest) & (some.right_rate / way.right <= largest)
+    limit = np.minimum(nodes.limit[index.node], UNLIMITED)
+    beyond = usable(nodes, replace(options, utilisation=1.0))[index.node] - usable(nodes, options)[index.node]
+    hosts = felt.Hosts.of(limit, index.free.copy(), beyond, nodes.other_load[index.node])
+    most = len(index) if options.max_replicas is None else options.max_replicas
+    tail = 0.0 if options.percentile is None else options.percentile / 100.0
+    weight = options.waiting * state.at_host
+    rules = np.array([weight, options.arrival_scv, tail, state.largest, options.c_min, most])
+    cut, where = felt.place(
+        state.costs(rows), some.left_rate, some.right_rate, windows, allowed, ways, last, hosts, rules, options.seed
+    )
+    index.free = np.maximum(hosts.free, 0.0)
+    raise_free(index.free, index.most_free, index.offsets)
+    placed = replicas_of(ways, cut, index.node[where])
+    placed = replace(placed, join=rows[placed.join].astype(np.int32))
+    homeless = rows[cut < 0].astype(np.int32)
+    nowhere = np.full(len(joins), -1, np.int32)
+    boxes = _cut(state, homeless, nowhere)
+    found = np.isin(homeless, boxes.join)
+    return Replicas.concat([placed, boxes]), homeless[~found]
 
 
 def _cut(state: _State, rows: npt.NDArray[np.integer], host: Ints) -> Replicas:

@@ -15,6 +15,7 @@ left over, and the cases with further limits.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -86,19 +87,37 @@ def fill(index: HostIndex, demand: Demand, weights: Floats, order: Ints, largest
     return placed
 
 
-def fill_whole(index: HostIndex, demand: Demand, weights: Floats, order: Ints) -> Placed:
+class Hiding(Protocol):
+    """Lowers the free capacity of hosts to what they show to sub-joins of about so many tuples/s; returns what to add
+    again afterwards."""
+
+    def hide(self, free: Floats, grain: float) -> Floats: ...
+
+
+def fill_whole(
+    index: HostIndex, demand: Demand, weights: Floats, order: Ints, headroom: Hiding | None = None
+) -> Placed:
     """The same with sub-joins that may not be split. They come largest first: a large one finds room only while hosts
     are empty.
 
     They are dealt out in classes of similar demand, so that a cell can count what its hosts are able to use: as many
     times the class's largest demand as each has room for. The sum of all crumbs would lure into a cell what none of
-    its hosts takes.
+    its hosts takes. With a `headroom` each class sees only the room that hosts show to it.
     """
     if not len(order):
         return Placed.none()
+    hidden = np.zeros(len(index)) if headroom is None else headroom.hide(index.free, float(demand.amount[order].mean()))
     dealer = _Dealer(index, demand, weights, order)
-    classes = np.array_split(order, min(CLASSES, len(order)))
-    placed = Placed.concat([dealer.deal(some, float(demand.amount[some[0]])) for some in classes])
+    parts = []
+    for some in np.array_split(order, min(CLASSES, len(order))):
+        grain = float(demand.amount[some[0]])
+        if headroom is not None:
+            index.free += hidden
+            hidden = headroom.hide(index.free, grain)
+        parts.append(dealer.deal(some, grain))
+    if headroom is not None:
+        index.free += hidden
+    placed = Placed.concat(parts)
     raise_free(index.free, index.most_free, index.offsets)
     return placed
 
@@ -205,6 +224,22 @@ def _summary(points, heights, free, grain, cuts):  # type: ignore[no-untyped-def
 def _prices(demand: Demand, weights: Floats, order: Ints, at: Singles, heights: Singles, free: Floats) -> Singles:
     """What a tuple/s is worth in each cell, in ms: the prices of the optimum for a sample of the sub-joins, each
     standing for its like. They keep a sub-join from taking room where others would suffer more without it."""
+    return _sample(demand, weights, order, at, heights, free)[1].astype(np.float32)
+
+
+def sample_cost(index: HostIndex, demand: Demand, weights: Floats, order: Ints) -> tuple[float, float]:
+    """Mean cost of a sub-join in the optimum of a sample on cells of hosts, and the share of demand without room."""
+    cuts = _cuts(len(index), -(-len(index) // TOP))
+    cells = _summary(index.points, index.heights, index.free, 0.0, cuts)
+    flow, _, cost, amount = _sample(demand, weights, order, *cells)
+    placed = flow.sum()
+    return float((flow * (cost / amount[:, None]).T).sum() / len(amount)), float(1.0 - placed / amount.sum())
+
+
+def _sample(
+    demand: Demand, weights: Floats, order: Ints, at: Singles, heights: Singles, free: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """The optimum of a sample: flow, prices, cost of each pair and demand, the sample standing for all."""
     step = max(1, len(order) // SAMPLE)
     sample = order[step // 2 :: step]
     legs = [
@@ -213,8 +248,8 @@ def _prices(demand: Demand, weights: Floats, order: Ints, at: Singles, heights: 
     cost = np.tensordot(weights, np.array(legs), axes=1) + weights.sum() * heights
     scale = demand.amount[order].sum() / demand.amount[sample].sum()
     amount = demand.amount[sample] * scale
-    _, price = transport(cost * scale, amount, free, np.arange(len(sample), dtype=np.int32))
-    return price.astype(np.float32)
+    flow, price = transport(cost * scale, amount, free, np.arange(len(sample), dtype=np.int32))
+    return flow, price, cost, amount
 
 
 @vector

@@ -227,6 +227,23 @@ class Window(_Part):
         return {"tumbling": value} if isinstance(value, str | int | float) and not isinstance(value, bool) else value
 
 
+class Key(_Part):
+    """Columns of the tuples that must be equal, too; a join with a key can be divided by key, at no extra traffic."""
+
+    column: Attributes
+    """Column (or list of columns) that the tuples of both sides carry."""
+    cardinality: int | None = Field(None, ge=1)
+    """Distinct keys, if known."""
+    heavy: dict[Name, Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=dict)
+    """Keys with a large share of the tuples, and that share."""
+
+    @model_validator(mode="after")
+    def _shares_of_one_whole(self) -> Key:
+        if sum(self.heavy.values()) > 1 + 1e-9:
+            raise PydanticCustomError("heavy", "the shares of heavy keys add up to more than 1")
+        return self
+
+
 class Query(_Part):
     """A join of two streams with its results to a sink: as `sql`, or in short as `left`, `right` and `on`."""
 
@@ -242,6 +259,8 @@ class Query(_Part):
     """Attribute (or list of attributes) of the sources: those with equal values join."""
     pairs: Table | None = None
     """Table with the columns left, right and, if known, output_rate: exactly these sources join."""
+    key: Key | None = None
+    """Columns of the tuples that must be equal, with what is known of their values."""
     window: Annotated[Window, BeforeValidator(lambda value: value, json_schema_input_type=Window | str)] = Field(
         default_factory=Window
     )
@@ -256,6 +275,12 @@ class Query(_Part):
     `arch = arm64`, joined by `and`, or as a list."""
     sink: Name
     """Node that gets the results."""
+
+    @property
+    def tuple_columns(self) -> tuple[str, ...]:
+        """Columns that joined tuples must agree on, as far as the tuples of both sides carry them."""
+        names = (*(self.on or ()), *(self.key.column if self.key is not None else ()))
+        return tuple(dict.fromkeys(names))
 
     @model_validator(mode="after")
     def _one_form(self) -> Query:
@@ -284,6 +309,9 @@ _RANGES: dict[str, Any] = {
     "seed": Field(ge=0, lt=2**63),
     "sigma": Field(ge=0, le=1),
     "bandwidth_budget": Field(gt=0, allow_inf_nan=False),
+    "waiting": Field(ge=0, allow_inf_nan=False),
+    "percentile": Field(gt=0, lt=100),
+    "arrival_scv": Field(ge=0, allow_inf_nan=False),
     "c_min": Field(ge=0, allow_inf_nan=False),
     "utilisation": Field(gt=0, le=1),
     "max_replicas": Field(ge=1),

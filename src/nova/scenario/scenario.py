@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from pydantic import ValidationError
 from nova.model.limits import available_bytes, size_text
 from nova.model.operators import OperatorGraph, Pipeline
 from nova.model.options import Options
-from nova.model.problem import Dense, Derived, JoinMatrix, Nodes, Pairs, Problem, Query, Sources
+from nova.model.problem import Dense, Derived, JoinMatrix, Key, Nodes, Pairs, Problem, Query, Sources
 from nova.model.requires import Requirement, allowed, came_nearest
 from nova.query import (
     Schema,
@@ -280,9 +281,12 @@ class _Builder:
                 starts = np.cumsum([0, *(len(part) for part in self.parts)])
                 shift = [np.int32(starts[row]) for row in rows]
                 matrix = Pairs(matrix.left + shift[0], matrix.right + shift[1], matrix.output_rate)
-            queries.append(
-                Query(query.id, rows[0], rows[1], sink, matrix, bound.window_ms, bound.pipeline, query.requires)
-            )
+            key = None
+            if query.key is not None:
+                count = math.inf if query.key.cardinality is None else float(query.key.cardinality)
+                key = Key(query.key.column, count, tuple(sorted(query.key.heavy.values(), reverse=True)))
+            around, needs = bound.pipeline, query.requires
+            queries.append(Query(query.id, rows[0], rows[1], sink, matrix, bound.window_ms, around, needs, key))
         return queries
 
     def _row(self, i: int, derived: str, name: str, factor: float) -> int:
@@ -317,7 +321,7 @@ class _Builder:
             schemas = {name: Schema({}, attributes, known=False) for name in known}
             statement = analyse(short_sql(query.left, query.right, on, query.window.tumbling), schemas)
             self._graph(query, statement, streams)
-        return _Bound(query.left, query.right, on, query.window.tumbling, Pipeline(on=on))
+        return _Bound(query.left, query.right, on, query.window.tumbling, Pipeline(on=query.tuple_columns))
 
     def _sql(self, i: int, query: model.Query, sql: str, streams: Mapping[str, StreamSources | None]) -> _Bound | None:
         """A query's text; faults name line, column and token."""

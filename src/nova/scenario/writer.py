@@ -123,6 +123,13 @@ def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attribut
         document["window"] = {"tumbling": f"{float(query.window_ms)!r}ms"}
     if query.requires:
         document["requires"] = [str(one) for one in query.requires]
+    if query.key is not None:
+        key: dict[str, Any] = {"column": list(query.key.columns)}
+        if np.isfinite(query.key.cardinality):
+            key["cardinality"] = int(query.key.cardinality)
+        if query.key.heavy:
+            key["heavy"] = {f"key {number + 1}": share for number, share in enumerate(query.key.heavy)}
+        document["key"] = key
     document["sink"] = problem.nodes.ids[query.sink].as_py()
     return document
 

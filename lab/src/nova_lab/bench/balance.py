@@ -51,7 +51,7 @@ def measure(problem: Problem, partition: Partition, simulated_s: float, seed: in
     least = None
     rows = []
     for utilisation, most in wishes:
-        options = Options(seed=seed, partition=partition, utilisation=utilisation, max_replicas=most)
+        options = Options(seed=seed, partition=partition, utilisation=utilisation, max_replicas=most, waiting=0.0)
         try:
             plan = optimize(problem, options)
         except Infeasible:

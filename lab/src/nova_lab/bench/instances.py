@@ -47,7 +47,7 @@ def finite(folder: Path, parts: list[str]) -> list[Path]:
 
 
 def measure(path: Path) -> Figures:
-    """Plan one instance with window slices for both objectives and with grids, and judge the plans."""
+    """Plan one instance by distance with window slices for both objectives and with grids, and judge the plans."""
     instance = load(path)
     latency, latency_gap = _judged(instance.problem, "window", "latency")
     paper, paper_gap = _judged(instance.problem, "window", "paper")
@@ -67,7 +67,7 @@ def measure(path: Path) -> Figures:
 
 
 def _judged(problem: Problem, partition: Partition, objective: Objective) -> tuple[Metrics, float]:
-    plan = optimize(problem, Options(partition=partition, objective=objective))
+    plan = optimize(problem, Options(partition=partition, objective=objective, waiting=0.0))
     metrics = evaluate(problem, plan)
     cost = metrics.cost_latency_ms if objective == "latency" else metrics.cost_paper_ms
     return metrics, cost / bound(problem, plan.joins, plan.space, plan.options).value - 1

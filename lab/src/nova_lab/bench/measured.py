@@ -40,7 +40,7 @@ def measure(nodes: int, latency: Latency, level: int, seed: int, neighbours: int
     truth = Measured(latency, nodes, space)
     rows = []
     for limit, partition in ((None, "window"), (level, "window"), (level, "grid")):
-        options = Options(seed=seed, partition=partition)  # type: ignore[arg-type]
+        options = Options(seed=seed, partition=partition, waiting=0.0)  # type: ignore[arg-type]
         problem = draw(level=limit, seed=seed, coordinates=space.coordinates)
         problem = replace(problem, nodes=replace(problem.nodes, heights=space.heights))
         blind, seeing = optimize(problem, options), optimize(replace(problem, latency=latency), options)
