@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nova.cli.output import errors
+from nova.spark.job.meter import STAGES
 
 if TYPE_CHECKING:
     from nova.spark.job.run import Run
@@ -41,13 +42,15 @@ class Display:
         if self._live is None or now - self._last < REFRESH_S:
             return
         self._last = now
-        self._live.update(Group(_queries(run), _hosts(run)), refresh=True)
+        self._live.update(Group(_queries(run), _stages(run), _hosts(run)), refresh=True)
 
 
 def _queries(run: Run) -> Table:
     seconds = time.time() - run.began
     table = Table(title=f"running for {seconds:.0f} s", title_justify="left")
-    for name in ("query", "in/s", "out/s", "results", "p50 ms", "p99 ms", "watermark", "late", "state"):
+    shown = ("p50", "p90", "p99", "p99.99")
+    columns = ["in/s", "out/s", "results", *(f"{p} ms" for p in shown), "watermark", "late", "state"]
+    for name in ("query", *columns):
         table.add_column(name, justify="left" if name in ("query", "watermark") else "right")
     for one in run.running:
         now, told = one.meter.lately(), one.meter.report(seconds)
@@ -57,12 +60,36 @@ def _queries(run: Run) -> Table:
             f"{now.tuples_per_s:,.0f}",
             f"{now.results_per_s:,.0f}",
             f"{told['results']:,}",
-            *(f"{latency[p]:,.0f}" if latency else "–" for p in ("p50", "p99")),
+            *(_ms(latency.get(p)) for p in shown),
             told["watermark"] or "–",
             f"{told['late_tuples']:,}",
-            f"{told['state'].get('packets', 0):,} packets",
+            _state(told["state"]),
         )
     return table
+
+
+def _stages(run: Run) -> Table:
+    """Where the time from event to sink goes."""
+    table = Table(title="of that, median ms", title_justify="left")
+    for name in ("query", *STAGES):
+        table.add_column(name, justify="left" if name == "query" else "right")
+    for one in run.running:
+        stages = one.meter.lately().stages_ms
+        table.add_row(Text(one.meter.query), *(_ms((stages.get(stage) or {}).get("p50")) for stage in STAGES))
+    return table
+
+
+def _state(state: dict[str, int]) -> str:
+    """What a query keeps: packets, or in real time tuples."""
+    unit = "tuples" if "tuples" in state else "packets"
+    return f"{state.get(unit, 0):,} {unit}"
+
+
+def _ms(value: float | None) -> str:
+    """Milliseconds, with a digit behind the point where there are few."""
+    if value is None:
+        return "–"
+    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def _hosts(run: Run) -> Table:

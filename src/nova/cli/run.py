@@ -36,7 +36,17 @@ def command(
     fresh: bool = typer.Option(False, "--fresh", help="Forget an earlier run in the folder, and its results."),
     until_end: bool = typer.Option(False, "--until-end", help="Stop at the end of the input."),
     duration: str | None = typer.Option(None, help="Stop after this long, such as 30s or 10min."),
-    every: str = typer.Option("0ms", help="Time between batches, such as 500ms; 0ms: as fast as possible."),
+    mode: str | None = typer.Option(
+        None,
+        metavar="realtime|batch",
+        help="Tuple by tuple, with results after milliseconds, or batch by batch, which takes more tuples a second. "
+        "Without it: realtime where it can serve.",
+    ),
+    every: str = typer.Option(
+        "0ms",
+        help="Time between batches, such as 500ms; 0ms: as fast as possible. In real time: between checkpoints; "
+        "0ms: 60s.",
+    ),
     lateness: str = typer.Option("10s", help="Tuples up to this late are never dropped."),
     speed: float | None = typer.Option(None, help="Replay recorded files at this multiple of their own speed."),
     to: str = typer.Option(
@@ -82,6 +92,9 @@ def command(
     Without --duration or --until-end it runs until Ctrl-C. A run that was stopped or killed continues where it was
     when it is started again with the same folder; no result is lost or doubled.
 
+    In real time (--mode realtime, the default where inputs and sink allow it) results are out milliseconds after their
+    tuples; in batches (--mode batch) after about a second, but more tuples a second fit.
+
     With --watch a host that fails, as an event says, is replaced from the next window on; --replan hands a run that is
     under way a new plan. With --site only one node's share runs, as `nova deploy` prepares it: see docs/howto/sites.md.
 
@@ -94,6 +107,8 @@ def command(
         _hand_in(scenario, replan, out, as_json)
         return
     from nova.spark.job.run import Run, Settings
+    from nova.spark.realtime.inputs import Unfit
+    from nova.spark.realtime.run import RealtimeRun, slots
     from nova.spark.session import session, to_the_end
 
     sink, target = _sink(to)
@@ -113,7 +128,8 @@ def command(
     if fresh:
         _forget(out)
     if site is not None:
-        unfit = [name for name, value in (("--watch", watch), ("--emulate", emulate)) if value]
+        asked = (("--watch", watch), ("--emulate", emulate), ("--mode", mode == "realtime"))
+        unfit = [name for name, value in asked if value]
         if unfit:
             raise InvalidInput(
                 [Fault("command line", "is for whole runs, not for a site", field=name) for name in unfit]
@@ -121,15 +137,23 @@ def command(
         _run_site(scenario, plan, site, exchange, master, settings, as_json)
         return
     loaded, chosen = _open(scenario, plan, out, approach)
+    realtime = _in_real_time(mode, loaded, settings, master)
     with progress("starting Spark"):
-        spark = session(master, name="nova run")
+        spark = session(master, name="nova run", slots=slots(loaded) if realtime else None)
     with to_the_end(spark):
-        run = Run(spark, loaded, chosen, settings)
-        _stop_on_signals(run.stop)
+        run: Run = (RealtimeRun if realtime else Run)(spark, loaded, chosen, settings)
+        _stop_on_signals(lambda: run.stop())
         from nova.cli.display import Display
 
         with Display() as display:
-            run.start()
+            try:
+                run.start()
+            except Unfit as why:
+                if mode is not None:
+                    raise
+                warn([f"runs in batches: {why}"])
+                run = Run(spark, loaded, chosen, settings)
+                run.start()
             run.wait(display)
         report = run.report()
     if as_json:
@@ -140,6 +164,25 @@ def command(
     if report["events"] is not None:
         warn(report["events"]["refused"])
         warn([f"does not run: {told}" for told in report["events"]["waiting"]])
+
+
+def _in_real_time(mode: str | None, scenario: Scenario, settings: Settings, master: str | None) -> bool:
+    """Whether to run tuple by tuple: as asked, as the run that is continued did, or where that can serve. Where it
+    cannot, say why."""
+    from nova.spark.job.folder import RunFolder
+    from nova.spark.realtime.run import why_not
+
+    if mode not in (None, "realtime", "batch"):
+        raise InvalidInput([Fault("command line", "there are realtime and batch", field="--mode", value=mode)])
+    mode = mode or RunFolder(settings.folder).mode()
+    if mode == "batch":
+        return False
+    why = why_not(scenario, settings, master)
+    if why is not None and mode == "realtime":
+        raise InvalidInput([Fault("command line", f"{why}: run it with --mode batch", field="--mode", value=mode)])
+    if why is not None:
+        warn([f"runs in batches: {why}"])
+    return why is None
 
 
 def _stop_on_signals(stop: Callable[[], None]) -> None:
@@ -281,6 +324,7 @@ def _print(report: dict[str, Any]) -> None:
         "Run",
         ["", "value"],
         [
+            ("mode", report["mode"]),
             ("seconds", report["seconds"]),
             (
                 "first result after, s",
@@ -296,17 +340,28 @@ def _print(report: dict[str, Any]) -> None:
     )
     table(
         "Event to sink, ms",
-        ["query", "median", "90th", "99th percentile", "most", "counted from", "watermark"],
+        ["query", "median", "90th", "99th", "99.99th percentile", "most", "counted from", "watermark"],
         [
             (
                 q["query"],
-                *((q["latency_ms"] or {}).get(p) for p in ("p50", "p90", "p99", "max")),
+                *((q["latency_ms"] or {}).get(p) for p in ("p50", "p90", "p99", "p99.99", "max")),
                 q["latency_clock"] or "no time: files are read as they come; --speed gives one",
                 q["watermark"],
             )
             for q in report["queries"]
         ],
     )
+    staged = [q for q in report["queries"] if q["stages_ms"]]
+    if staged:
+        stages = list(staged[0]["stages_ms"])
+        table(
+            "Of that, median and 99th percentile, ms",
+            ["query", *stages],
+            [
+                (q["query"], *(f"{q['stages_ms'][s]['p50']:.3g}, {q['stages_ms'][s]['p99']:.3g}" for s in stages))
+                for q in staged
+            ],
+        )
     table(
         "Hosts, tuples/s",
         ["node", "measured", "planned", "capacity", "used %", "planned %", "results"],

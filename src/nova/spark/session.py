@@ -31,6 +31,8 @@ QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Small jobs end before the optimising compiler and a parallel collector pay for themselves."""
 PARTITIONS = "spark.sql.shuffle.partitions"
 """Where nobody sets it, Spark's own default of 200 makes streams keep 800 stores of state."""
+REALTIME = Path(__file__).parent / "realtime" / "nova-realtime.jar"
+"""The JVM part of real-time mode."""
 STEADY = "-XX:+UseParallelGC"
 """Long jobs want throughput."""
 
@@ -41,12 +43,14 @@ def session(
     name: str = "nova",
     heavy: bool = False,
     cores: int | None = None,
+    slots: int | None = None,
     memory_mb: int | None = None,
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session, used as `with session() as spark:`. A process has one: a second call gets the running one.
 
-    Without `master` everything runs inside this process's own JVM (`local[*]`, or `local[cores]`). Under
+    Without `master` everything runs inside this process's own JVM (`local[*]`, or `local[cores]`). `slots` tasks may
+    run at once there, however few the cores are: real-time mode keeps all tasks of a query running. Under
     `spark-submit` the submitted settings hold and only the SQL settings below are added. `heavy` tunes the local JVM
     for long jobs instead of a quick start; `memory_mb` is its heap. `config` has the last word.
     """
@@ -78,10 +82,12 @@ def session(
     if not submitted:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Python workers: pyspark reads no other setting here
         address = master or f"local[{cores or '*'}]"
-        builder = builder.master(address)
         settings |= _launched()
         if address.startswith("local"):
-            settings |= _local(cores or _cores(address), heavy, memory_mb)
+            cores = cores or _cores(address)
+            settings |= _local(cores, heavy, memory_mb)
+            address = f"local[{slots}]" if slots is not None and slots > cores else address
+        builder = builder.master(address)
     elif master is not None:
         builder = builder.master(master)
     for key, value in (settings | dict(config or {})).items():
@@ -111,14 +117,19 @@ def session(
 
 @contextmanager
 def open_session(
-    master: str | None = None, *, name: str = "nova", heavy: bool = False, config: Mapping[str, str] | None = None
+    master: str | None = None,
+    *,
+    name: str = "nova",
+    heavy: bool = False,
+    slots: int | None = None,
+    config: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """A session for one command: stopped at its end, unless it was running before."""
     _require_pyspark()
     from pyspark.sql import SparkSession
 
     borrowed = SparkSession.getActiveSession() is not None
-    spark = session(master, name=name, heavy=heavy, config=config)
+    spark = session(master, name=name, heavy=heavy, slots=slots, config=config)
     with nullcontext() if borrowed else to_the_end(spark):
         yield spark
 
@@ -140,10 +151,14 @@ def to_the_end(spark: SparkSession) -> Iterator[None]:
 
 
 def local_session(
-    cores: int | None = None, *, memory_mb: int | None = None, config: Mapping[str, str] | None = None
+    cores: int | None = None,
+    *,
+    slots: int | None = None,
+    memory_mb: int | None = None,
+    config: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session on this machine for small jobs and tests."""
-    return session(cores=cores, memory_mb=memory_mb, config=config)
+    return session(cores=cores, slots=slots, memory_mb=memory_mb, config=config)
 
 
 def _launched() -> dict[str, str]:
@@ -165,6 +180,8 @@ def _local(cores: int, heavy: bool, memory_mb: int | None) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.default.parallelism": str(cores),
+        "spark.driver.extraClassPath": str(REALTIME),
+        "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",  # of real-time mode: a packet does not wait for more
         PARTITIONS: str(_partitions(cores, heavy)),
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",  # noqa: E501

@@ -86,7 +86,12 @@ class RunFolder:
         if not memory:
             self._write({"scenario": digest, "flows": {}})
 
-    def remember(self, query: str, flow: Flow, lateness_ms: int) -> None:
+    def mode(self) -> str | None:
+        """The mode in which the queries ran here; None where none has."""
+        flows = self._read().get("flows", {})
+        return next((flow.get("mode", "batch") for flow in flows.values()), None)
+
+    def remember(self, query: str, flow: Flow, lateness_ms: int, mode: str = "batch") -> None:
         """Note how a query's tuples travel; refuse to continue a run whose state would no longer fit."""
         memory = self._read()
         told: dict[str, Any] = {
@@ -97,9 +102,11 @@ class RunFolder:
             "left": [f"{column.name} {column.type}" for column in flow.left],
             "right": [f"{column.name} {column.type}" for column in flow.right],
         }
+        if mode != "batch":
+            told["mode"] = mode
         before = memory["flows"].get(query)
         if before is not None and before != told:
-            changed = [name for name, value in told.items() if before.get(name) != value]
+            changed = [name for name in {**before, **told} if before.get(name) != told.get(name)]
             raise InvalidInput(
                 [
                     Fault(

@@ -140,10 +140,12 @@ class Job:
     def step(self, frame: DataFrame, batch: int) -> None:
         """One batch: take up new plans, join, write, remember how far the windows have come."""
         with self.gate.batch(batch):
+            began = time.time()
             self.take_up(batch)
             self.sink.write(frame, batch)
             done = time.time()
             tally = self.till.take()
+            tally.began_s = began
             self.remember(tally)
             self.after(batch, tally, done)
 

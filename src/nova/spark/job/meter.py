@@ -16,6 +16,8 @@ from nova.spark.sources.clock import Clock
 
 RECENT_S = 5.0
 """Rates on the display look back this far."""
+STAGES = ("source", "routing", "shuffle", "join", "sink")
+"""Where the time from event to sink goes."""
 
 
 class Counts(Protocol):
@@ -29,13 +31,17 @@ class Counts(Protocol):
     ages: Counter[int]
     first_time: int | None
     last_time: int | None
+    began_s: float | None
+    routed_s: float | None
+    joining_s: float | None
+    joined_s: float | None
 
 
 @dataclass
 class Latencies:
-    """Event-to-sink latencies in ms, as a histogram: memory does not grow with the run."""
+    """Latencies in ms, as a histogram: memory does not grow with the run."""
 
-    counts: Counter[int] = field(default_factory=Counter)
+    counts: Counter[float] = field(default_factory=Counter)
 
     def add(self, ages: Mapping[int, int], done_s: float, clock: Clock) -> None:
         """Results that were out at `done_s`, by the event time (ms) of their later tuple."""
@@ -46,6 +52,10 @@ class Latencies:
         for latency, count in zip(waited.tolist(), ages.values(), strict=True):
             self.counts[latency] += count
 
+    def add_ms(self, ms: float, results: int) -> None:
+        """Results that all took equally long."""
+        self.counts[round(ms)] += results
+
     @staticmethod
     def merged(parts: Iterable[Latencies]) -> Latencies:
         """All of them together."""
@@ -55,10 +65,10 @@ class Latencies:
         return whole
 
     def percentiles(self) -> dict[str, float] | None:
-        """Mean, median, 90th and 99th percentile and the largest; None before the first result."""
+        """Mean, median, 90th, 99th and 99.99th percentile and the largest; None before the first result."""
         if not self.counts:
             return None
-        at = {f"p{100 * q:g}": self.quantile(q) for q in (0.5, 0.9, 0.99)}
+        at = {f"p{100 * q:g}": self.quantile(q) for q in (0.5, 0.9, 0.99, 0.9999)}
         return {"mean": self.mean(), **at, "max": float(max(self.counts))}
 
     def mean(self) -> float:
@@ -83,6 +93,8 @@ class Lately:
     tuples_per_s: float
     results_per_s: float
     latency_ms: dict[str, float] | None
+    stages_ms: dict[str, dict[str, float] | None]
+    """The same by stage."""
     copies: dict[int, float]
     """Tuples that each node (row) was sent per second of event time."""
 
@@ -93,7 +105,8 @@ class _Batch:
     tuples: int
     results: int
     copies: Counter[int]
-    latencies: Latencies
+    took: Mapping[str, Latencies]
+    """How long results took, in all (`total`) and by stage."""
     last_time: int | None
     """Latest event time (µs) of the run up to this batch."""
 
@@ -110,6 +123,8 @@ class Meter:
     copies: Counter[int] = field(default_factory=Counter)
     results: Counter[int] = field(default_factory=Counter)
     latencies: Latencies = field(default_factory=Latencies)
+    stages: dict[str, Latencies] = field(default_factory=dict)
+    """The same by stage; a result's add up to its latency."""
     late: int = 0
     first_time: int | None = None
     last_time: int | None = None
@@ -122,33 +137,61 @@ class Meter:
     _open: dict[int, Counter[int]] = field(default_factory=dict)
     _recent: deque[_Batch] = field(default_factory=deque)
     _seen: int = -1
+    _batch: int = -1
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def batch(self, number: int, tally: Counts, done_s: float) -> None:
-        """Take in one batch; called in Spark's callback thread."""
+    def batch(self, number: int, tally: Counts, done_s: float, took: Mapping[str, Latencies] | None = None) -> None:
+        """Take in one batch, or what came lately of one that goes on; called in Spark's callback thread. `took`: how
+        long its results took, in all (`total`) and by stage, where that was measured one by one."""
         with self._lock:
-            self.batches += 1
+            self.batches += number != self._batch
+            self._batch = number
             self.tuples.update(tally.tuples)
             self.strangers += sum(tally.strangers.values())
             self.copies.update(tally.copies)
             self.results.update(tally.results)
             results = sum(tally.results.values())
-            latencies = Latencies()
-            if self.clock is not None and self.clock.runs:
-                latencies.add(tally.ages, done_s, self.clock)
-                self.latencies.counts.update(latencies.counts)
+            if took is None:
+                took = self._took(tally, done_s)
+            self.latencies.counts.update(took.get("total", Latencies()).counts)
+            for stage in STAGES:
+                if stage in took:
+                    self.stages.setdefault(stage, Latencies()).counts.update(took[stage].counts)
             if results and self.first_result_s is None:
                 self.first_result_s = done_s - self.started_s
             if tally.first_time is not None and tally.last_time is not None:
                 known = self.first_time is not None and self.last_time is not None
                 self.first_time = min(tally.first_time, self.first_time or 0) if known else tally.first_time
                 self.last_time = max(tally.last_time, self.last_time or 0) if known else tally.last_time
-            self._open[number] = tally.buckets
-            self._recent.append(
-                _Batch(done_s, sum(tally.tuples.values()), results, tally.copies, latencies, self.last_time)
-            )
+            self._open.setdefault(number, Counter()).update(tally.buckets)
+            self._recent.append(_Batch(done_s, sum(tally.tuples.values()), results, tally.copies, took, self.last_time))
             while len(self._recent) > 2 and self._recent[1].done_s < done_s - RECENT_S:
                 self._recent.popleft()  # the oldest that stays says when the others began
+
+    def set_open(self, buckets: Mapping[int, Counter[int]]) -> None:
+        """Copies by batch and by the end of their bucket, of batches that go on: what lies behind the watermark of
+        Spark's report was late."""
+        with self._lock:
+            self._open |= {number: ends for number, ends in buckets.items() if number > self._seen}
+
+    def _took(self, tally: Counts, done_s: float) -> dict[str, Latencies]:
+        """How long the results of a whole batch took: they are out together, so only their sources' part differs."""
+        if self.clock is None or not self.clock.runs or not tally.ages:
+            return {}
+        took = {"total": Latencies()}
+        took["total"].add(tally.ages, done_s, self.clock)
+        steps = (tally.began_s, tally.routed_s, tally.joining_s, tally.joined_s, done_s)
+        if None not in steps:
+            began, routed, joining, joined, done = (float(step or 0.0) for step in steps)
+            joining = max(joining, routed)  # tasks overlap
+            took["source"] = Latencies()
+            took["source"].add(tally.ages, began, self.clock)
+            results = sum(tally.ages.values())
+            ends = (began, routed, joining, max(joined, joining), done)
+            for stage, start, end in zip(STAGES[1:], ends, ends[1:], strict=True):
+                took[stage] = Latencies()
+                took[stage].add_ms(1000 * max(end - start, 0.0), results)
+        return took
 
     def progress(self, report: Mapping[str, Any]) -> None:
         """Take in Spark's own report of a batch: its watermark tells which tuples were late."""
@@ -164,7 +207,7 @@ class Meter:
                 self.late += sum(n for end, n in self._open.pop(number, Counter()).items() if end <= behind)
             self._open = {n: buckets for n, buckets in self._open.items() if n > number}
             operators = report.get("stateOperators", [])
-            self.state = {
+            self.state |= {
                 "packets": sum(int(o["numRowsTotal"]) for o in operators),
                 "bytes": sum(int(o["memoryUsedBytes"]) for o in operators),
             }
@@ -176,7 +219,7 @@ class Meter:
         plans."""
         with self._lock:
             if not self._recent:
-                return Lately(0.0, 0.0, None, {})
+                return Lately(0.0, 0.0, None, {}, {})
             alone = len(self._recent) == 1
             counted = list(self._recent) if alone else list(self._recent)[1:]
             began = self.started_s if alone else self._recent[0].done_s
@@ -189,7 +232,11 @@ class Meter:
             return Lately(
                 sum(b.tuples for b in counted) / span,
                 sum(b.results for b in counted) / span,
-                Latencies.merged(b.latencies for b in counted).percentiles(),
+                Latencies.merged(b.took["total"] for b in counted if "total" in b.took).percentiles(),
+                {
+                    stage: Latencies.merged(b.took[stage] for b in counted if stage in b.took).percentiles()
+                    for stage in STAGES
+                },
                 {node: count / event_s for node, count in copies.items()} if event_s > 0 else {},
             )
 
@@ -212,6 +259,7 @@ class Meter:
                 "results": results,
                 "results_per_s": results / seconds,
                 "latency_ms": self.latencies.percentiles(),
+                "stages_ms": {stage: self.stages[stage].percentiles() for stage in STAGES if stage in self.stages},
                 "latency_clock": None if self.clock is None else self.clock.told(),
                 "first_result_s": self.first_result_s,
                 "late_tuples": self.late,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from nova.spark.job.folder import RunFolder
 from nova.spark.job.job import Job, NewPlan, routes_of
 from nova.spark.job.listener import Listener
 from nova.spark.job.meter import Meter
+from nova.spark.job.schedule import Schedule
 from nova.spark.job.sinks import open_sink
 from nova.spark.job.tally import Tally
 from nova.spark.replan.handover import read_plan
@@ -73,11 +74,11 @@ class Settings:
 
 @dataclass
 class Running:
-    """One query that runs."""
+    """One query that runs, in whatever mode."""
 
     meter: Meter
-    job: Job
     query: StreamingQuery
+    schedule: Schedule
     last: dict[str, Any] | None = None
     """Spark's report of the latest batch."""
 
@@ -85,6 +86,27 @@ class Running:
         """Take in Spark's report of a batch."""
         self.last = report
         self.meter.progress(report)
+
+    def look_after(self) -> None:
+        """What is to be done now and then while it runs."""
+
+    def ended(self) -> bool:
+        """Whether all input that there will ever be has been worked off."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stop in order."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """What is to be done at the end of the input, once it has stopped."""
+
+
+@dataclass
+class BatchRunning(Running):
+    """One query that runs batch by batch."""
+
+    job: Job = field(kw_only=True)
 
     def ended(self) -> bool:
         """Whether all input that there will ever be has been worked off."""
@@ -94,9 +116,18 @@ class Running:
             return self.job.gate.at_end()
         return all(at_end(source) for source in self.last["sources"])
 
+    def stop(self) -> None:
+        self.job.gate.stop(self.query)
+
+    def finish(self) -> None:
+        if isinstance(self.job.sink, Around):
+            self.job.sink.end(self.job.spark)
+
 
 class Run:
     """A scenario under a plan. `start`, then `wait`, then `report`."""
+
+    MODE: ClassVar[str] = "batch"
 
     def __init__(self, spark: SparkSession, scenario: Scenario, plan: Plan, settings: Settings) -> None:
         self.spark, self.scenario, self.plan, self.settings = spark, scenario, plan, settings
@@ -124,8 +155,6 @@ class Run:
 
     def start(self) -> None:
         """Start all queries."""
-        for key, value in CONFIG.items():
-            self.spark.conf.set(key, value)
         self.folder.open(self.scenario.digest, self.plan, self.problem)
         if self.settings.watch is not None:
             self.watch = Watch(self.settings.watch, self.folder, self.problem)
@@ -140,6 +169,12 @@ class Run:
                     )
                 ]
             )
+        self._begin()
+
+    def _begin(self) -> None:
+        """Open the inputs and start the queries."""
+        for key, value in CONFIG.items():
+            self.spark.conf.set(key, value)
         inputs = open_inputs(self.spark, feeds_of(self.scenario), self.folder, self.settings.speed)
         self.began = time.time()
         self.spark.streams.addListener(self._listener)
@@ -185,7 +220,7 @@ class Run:
         job.begin(self.folder.FIRST, self.plan)
         once = s.until_end and left.at_hand and right.at_hand
         started = job.start(sides.left, sides.right, once=once, every_ms=s.every_ms)
-        return Running(meter, job, started)
+        return BatchRunning(meter, started, job.schedule, job=job)
 
     def _plan(self, name: str) -> Plan:
         return read_plan(self.folder, name, self.problem)[0]
@@ -216,6 +251,8 @@ class Run:
                 self._collect()
                 if self.watch is not None:
                     self.watch.poll()
+                for one in self.running:
+                    one.look_after()
                 if observe is not None:
                     observe(self)
                 if end is not None and time.time() >= end:
@@ -229,8 +266,7 @@ class Run:
             self._stop()
         if ended:
             for one in self.running:
-                if isinstance(one.job.sink, Around):
-                    one.job.sink.end(self.spark)
+                one.finish()
 
     def stop(self) -> None:
         """Ask a waiting run to stop; from any thread or a signal handler."""
@@ -251,7 +287,7 @@ class Run:
 
     def _stop(self) -> None:
         for one in self.running:
-            one.job.gate.stop(one.query)
+            one.stop()
             for report in one.query.recentProgress:  # the listener may lag behind
                 one.note(json.loads(report.json))
         self.spark.streams.removeListener(self._listener)
@@ -266,6 +302,7 @@ class Run:
         return {
             "scenario": str(self.scenario.path),
             "approach": self.plan.approach,
+            "mode": self.MODE,
             "folder": str(self.folder.path),
             "seconds": seconds,
             "tuples": sum(sum(q["tuples"].values()) for q in queries),
@@ -278,9 +315,7 @@ class Run:
             "unknown_tuples": sum(q["unknown_tuples"] for q in queries),
             "queries": queries,
             "hosts": self.hosts(),
-            "epochs": {
-                one.meter.query: [entry.__dict__ for entry in one.job.schedule.entries()] for one in self.running
-            },
+            "epochs": {one.meter.query: [entry.__dict__ for entry in one.schedule.entries()] for one in self.running},
             "rejected_plans": [f"{name}: {why}" for name, why in self.rejected.items()],
             "events": None
             if self.watch is None
@@ -296,7 +331,7 @@ class Run:
 
     def _latest(self) -> tuple[str, Newcomers]:
         """Name of the newest plan that all queries have taken up, and all newcomers that any of them knows."""
-        schedules = [one.job.schedule for one in self.running]
+        schedules = [one.schedule for one in self.running]
         name = min((schedule.entries()[-1].plan for schedule in schedules), default=RunFolder.FIRST)
         return name, max(
             (schedule.newcomers() for schedule in schedules),
@@ -324,7 +359,7 @@ class Run:
                 copies[node] += count / max(one.meter.event_s, 1e-3)
             for node, count in one.meter.results.items():
                 results[node] += count
-            expected += planned_copies(rates, one.job.schedule.timeline().epochs[-1].routes, nodes)
+            expected += planned_copies(rates, one.schedule.timeline().epochs[-1].routes, nodes)
         # The plan charges a tuple once per sub-join; the job sends it once per meeting. Their ratio is the plan's.
         charge = np.divide(planned, expected, out=np.ones(nodes), where=expected > 0)
         charged, recent = copies * charge, recent * charge

@@ -170,7 +170,7 @@ class Console:
     def write(self, frame: DataFrame, batch: int) -> None:
         rows = frame.collect()
         if rows:
-            shown = [[_plain(value) for value in row] for row in rows[:SHOWN]]
+            shown = [[plain(value) for value in row] for row in rows[:SHOWN]]
             table(f"{self.flow.query}, batch {batch}: {len(rows):,} results", frame.columns, shown)
 
 
@@ -195,5 +195,6 @@ class AnyFormat:
             writer.mode("append").save(self.target)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as a table shows it."""
     return str(value) if not isinstance(value, int | float | str) else value

@@ -71,6 +71,14 @@ class Tally:
     """Latest event time seen (µs)."""
     first_time: int | None = None
     """Earliest event time seen (µs)."""
+    began_s: float | None = None
+    """When the work on the batch began (s since 1970)."""
+    routed_s: float | None = None
+    """When its last tuple was routed."""
+    joining_s: float | None = None
+    """When its first packets were joined."""
+    joined_s: float | None = None
+    """When its last ones were."""
     arrived: list[Arrived] = field(default_factory=list)
     """All tuples, only where hosts are emulated."""
     sampled: list[Sample] = field(default_factory=list)
@@ -85,7 +93,7 @@ class Tally:
             elif isinstance(mine, list):
                 mine.extend(theirs)
             elif theirs is not None:
-                better = min if each.name == "first_time" else max
+                better = min if each.name in ("first_time", "began_s", "joining_s") else max
                 setattr(self, each.name, theirs if mine is None else better(mine, theirs))
 
 

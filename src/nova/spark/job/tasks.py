@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -91,10 +92,10 @@ class Router:
                 setattr(part, f"{self.side}_end", int(ends.max()))
             part.buckets = Counter(dict(zip(*_sums(ends, packets.tuples), strict=True)))
             if self.watched:
-                time = numbered.column("time").cast(pa.int64()).to_numpy(zero_copy_only=False)
-                share = tuple_share(hashes[source], time, numbered.column("value"))
+                time_us = numbered.column("time").cast(pa.int64()).to_numpy(zero_copy_only=False)
+                share = tuple_share(hashes[source], time_us, numbered.column("value"))
                 key = key_position([numbered.column(name) for name in self.flow.on]) if self.flow.on else None
-                part.arrived.append(Arrived(self.side, source, time, share, key))
+                part.arrived.append(Arrived(self.side, source, time_us, share, key))
             tally.add(part)
             if len(packets):
                 yield pa.record_batch(
@@ -107,6 +108,7 @@ class Router:
                     ],
                     schema=PACKET_SCHEMA,
                 )
+        tally.routed_s = time.time()
         self.till.put(tally)
 
 
@@ -126,6 +128,7 @@ class Matcher:
         names = Schedule(self.schedule).names(self.names)
         tally = Tally()
         for batch in batches:
+            tally.joining_s = tally.joining_s or time.time()
             for part in _portions(batch):
                 for joined in results(
                     self.flow, timeline, names, part.column("left_packet"), part.column("right_packet")
@@ -134,6 +137,8 @@ class Matcher:
                     if self.watched:
                         tally.sampled.append(sample(joined, names))
                     yield joined
+        if tally.joining_s is not None:
+            tally.joined_s = time.time()
         self.till.put(tally)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -29,7 +30,7 @@ class Clock:
         """Let time run: events of `event_us` (µs since 1970) are due now. Only the first call counts."""
         if self.file is None:
             return
-        draft = Path(f"{self.file}.{os.getpid()}")
+        draft = Path(f"{self.file}.{os.getpid()}-{threading.get_ident()}")
         draft.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(json.dumps([event_us, time.time()]))
         try:

@@ -116,6 +116,13 @@ class Source:
 
 def tuples_between(source: Source, pattern: Pattern, after_ms: float, until_ms: float, start_ms: int) -> pa.Table:
     """Tuples that arrive in (after_ms, until_ms], both counted from `start_ms` (epoch), in order of their numbers."""
+    return arrivals_between(source, pattern, after_ms, until_ms, start_ms)[0]
+
+
+def arrivals_between(
+    source: Source, pattern: Pattern, after_ms: float, until_ms: float, start_ms: int
+) -> tuple[pa.Table, Floats]:
+    """The same with the time at which each arrives, in ms from the start."""
     first = max(0, math.ceil(_tuples_before(source.rate, pattern, after_ms - pattern.disorder_ms)) - 1)
     last = math.floor(_tuples_before(source.rate, pattern, min(until_ms, pattern.length_ms))) + 1
     k = np.arange(first, max(last, first), dtype=np.int64)
@@ -124,9 +131,9 @@ def tuples_between(source: Source, pattern: Pattern, after_ms: float, until_ms: 
     draw = hash_longs(k, hash_longs(own.view(np.int64)))
     arrival = due + _unit(draw) * pattern.disorder_ms
     keep = (arrival > after_ms) & (arrival <= until_ms) & (due < pattern.length_ms)
-    k, due, draw = k[keep], due[keep], draw[keep]
+    k, due, draw, arrival = k[keep], due[keep], draw[keep], arrival[keep]
     event_us = np.round((start_ms + due) * 1000).astype(np.int64)
-    return pa.table(
+    made = pa.table(
         [
             pa.repeat(pa.scalar(source.id), len(k)),
             pa.array(event_us, SCHEMA.field("event_time").type),
@@ -135,6 +142,7 @@ def tuples_between(source: Source, pattern: Pattern, after_ms: float, until_ms: 
         ],
         schema=SCHEMA,
     )
+    return made, arrival
 
 
 def _tuples_before(rate: float, pattern: Pattern, at_ms: float) -> float:

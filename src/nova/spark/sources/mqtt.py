@@ -20,7 +20,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -144,10 +144,18 @@ class Spool:
                 file.unlink()
 
 
-class Subscriber:
-    """Receives messages into a spool, in the background, until closed."""
+class Keeper(Protocol):
+    """Keeps messages."""
 
-    def __init__(self, broker: Broker, spool: Spool, name: str, id_field: str | None) -> None:
+    def append(self, messages: Sequence[tuple[str, bool, str, str]]) -> int:
+        """Store (id, whether a known id means a repetition, topic, payload) for good; returns how many were new."""
+        ...
+
+
+class Subscriber:
+    """Hands messages to a keeper, in the background, until closed; those that are kept are acknowledged."""
+
+    def __init__(self, broker: Broker, spool: Keeper, name: str, id_field: str | None) -> None:
         self.broker, self.spool, self.id_field = broker, spool, id_field
         self._waiting: list[tuple[MQTTMessage, tuple[str, bool, str, str]]] = []
         self._lock = threading.Lock()
@@ -238,19 +246,21 @@ class MqttReader(DataSourceStreamReader):
     def __init__(self, options: dict[str, str]) -> None:
         self.options = options
         self._subscriber: Subscriber | None = None
+        self._spool: Spool | None = None
 
-    def _subscribed(self) -> Subscriber:
-        if self._subscriber is None:
+    def _spooled(self) -> Spool:
+        """The spool, once somebody fills it."""
+        if self._spool is None:
             broker = Broker.parse(self.options["address"], "the option address")
-            spool = Spool(Path(self.options["spool"]))
-            self._subscriber = Subscriber(broker, spool, self.options["client"], self.options.get("id"))
-        return self._subscriber
+            self._spool = Spool(Path(self.options["spool"]))
+            self._subscriber = Subscriber(broker, self._spool, self.options["client"], self.options.get("id"))
+        return self._spool
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {"message": 0}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
-        return {"message": max(start["message"], self._subscribed().spool.end)}
+        return {"message": max(start["message"], self._spooled().end)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         first, last = start["message"], end["message"]
@@ -269,7 +279,7 @@ class MqttReader(DataSourceStreamReader):
         )
 
     def commit(self, end: dict[str, int]) -> None:
-        self._subscribed().spool.drop_before(end["message"])
+        self._spooled().drop_before(end["message"])
 
     def stop(self) -> None:
         if self._subscriber is not None:
@@ -350,6 +360,10 @@ class Publisher:
     def publish(self, topic: str, payload: str | bytes) -> None:
         """Send one message; `close` waits for its acknowledgement."""
         self._sent.append(self.client.publish(topic, payload, qos=1))
+
+    def forget_published(self) -> None:
+        """Let go of what is acknowledged, for who publishes without end."""
+        self._sent = [sent for sent in self._sent if not sent.is_published()]
 
     def close(self, timeout_s: float = 30.0) -> None:
         """Wait until all messages are acknowledged, then disconnect; an error where that does not happen."""

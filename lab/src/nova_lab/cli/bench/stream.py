@@ -10,12 +10,18 @@ from typing import Any
 import typer
 
 from nova.cli.output import JSON, emit_json, errors, progress, table
+from nova.model.errors import Fault, InvalidInput
 
 INTERVALS_MS = [0, 200, 500, 1000, 2000, 5000]
 """Times between batches that are measured unless others are asked for."""
 
 
 def stream(
+    mode: str = typer.Option(
+        "batch",
+        metavar="batch|realtime",
+        help="batch: the micro-batch job; realtime: Spark's real-time mode beside it.",
+    ),
     rounds: int = typer.Option(2, min=1, help="Runs of each job; they take turns."),
     batches: int = typer.Option(10, min=1, help="Batches of each run that are counted."),
     saturated: float = typer.Option(20.0, min=1.0, help="Seconds of the streams in one batch at saturation."),
@@ -41,19 +47,33 @@ def stream(
     the start of the job to its first result, for several times between batches. A soak tells whether state and memory
     stay bounded.
 
+    With --mode realtime the figures are those of Spark's real-time mode: latency and its parts at the given rate, the
+    highest rate whose 99th percentile stays below 250 ms (`sustained_tuples_per_s`), tuples a second from full logs;
+    and, in the same session, the micro-batch job and the plain join.
+
     Example: `nova bench stream --every 0 --every 1000 --every 5000 --json`
     """
     from nova.spark.session import open_session
     from nova_lab.bench.live import soak as soaked
+    from nova_lab.bench.realtime import SESSION_SLOTS
+    from nova_lab.bench.realtime import bench as bench_realtime
     from nova_lab.bench.stream import Workload, bench, prepare
 
+    if mode not in ("batch", "realtime"):
+        raise InvalidInput([Fault("command line", "there are batch and realtime", field="--mode", value=mode)])
+    realtime = mode == "realtime"
     shm = Path("/dev/shm")
     work = Workload(rate=rate, window_ms=window)
     with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None, prefix="nova-bench-") as scratch:
         began = time.perf_counter()
         with (
             progress("starting Spark") as bar,
-            open_session(f"local[{cores}]", name="nova bench stream", config={"spark.local.dir": scratch}) as spark,
+            open_session(
+                f"local[{cores}]",
+                name="nova bench stream",
+                slots=SESSION_SLOTS if realtime else None,
+                config={"spark.local.dir": scratch},
+            ) as spark,
         ):
             session_s = time.perf_counter() - began
             bar.update(bar.task_ids[0], description="measuring")
@@ -67,6 +87,16 @@ def stream(
 
                 figures = soaked(spark, work, prepare(spark, work), seconds=60 * soak, scratch=Path(scratch), tell=tell)
                 figures |= {"plain_tuples_per_s": None, "ratio": None}
+            elif realtime:
+                figures = bench_realtime(
+                    spark,
+                    work,
+                    rounds=rounds,
+                    batches=batches,
+                    saturated_s=saturated,
+                    live_s=live or 20.0,
+                    scratch=Path(scratch),
+                ) | {"session_s": session_s}
             else:
                 figures = bench(
                     spark,
@@ -82,6 +112,8 @@ def stream(
         emit_json(figures)
     elif soak > 0:
         _print_soak(figures)
+    elif realtime:
+        _print_realtime(figures)
     else:
         _print(figures)
 
@@ -110,6 +142,35 @@ def _print(figures: dict[str, Any]) -> None:
                 for run in figures["live"]
             ],
         )
+
+
+def _print_realtime(figures: dict[str, Any]) -> None:
+    shown = ("p50", "p90", "p99", "p99.99", "max")
+    table(
+        "Real time: event to sink, ms",
+        ["tuples/s", "kept up with", *shown],
+        [
+            (one["rate"], one["tuples_per_s"], *((one["latency_ms"] or {}).get(p) for p in shown))
+            for one in figures["rates"]
+        ],
+    )
+    table(
+        f"Of that at {figures['rates'][0]['rate']:,.0f} tuples/s, ms",
+        ["", "median", "99th percentile"],
+        [(stage, (told or {}).get("p50"), (told or {}).get("p99")) for stage, told in figures["stages_ms"].items()],
+    )
+    table(
+        "Throughput, tuples/s",
+        ["real time, full logs", "real time, p99 < 250 ms", "micro-batch", "plain Spark join"],
+        [
+            (
+                figures["tuples_per_s"],
+                figures["sustained_tuples_per_s"],
+                figures["batch"]["tuples_per_s"],
+                figures["plain_tuples_per_s"],
+            )
+        ],
+    )
 
 
 def _print_soak(figures: dict[str, Any]) -> None:

@@ -1,0 +1,362 @@
+"""Feeds: what brings tuples into the logs, in threads of the driver: a generator, a replay, an MQTT subscriber.
+
+All are exact through a crash. Generated and recorded tuples come in an order that follows from the input alone, so the
+number of tuples in a log says where to go on; messages carry their ids in the log, so a repeated one is known.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nova.files import appearing
+from nova.model.problem import Ints
+from nova.routing.position import Longs
+from nova.spark.realtime.log import Log
+from nova.spark.sources import generator
+from nova.spark.sources.clock import Clock
+from nova.spark.sources.mqtt import REMEMBERED, Broker, Subscriber
+from nova.spark.sources.replay import MOMENT, Archive
+
+BLOCK_MS = 500.0
+"""Event time that is generated at once."""
+TICK_S = 0.001
+"""Tuples that fall due within this time go into the log together."""
+
+
+@dataclass
+class Tap:
+    """One log that a stream's tuples go to, with the columns that its query wants: the same in every query but for
+    the types of keys."""
+
+    log: Log
+    carried: pa.Schema
+
+    def take(self, tuples: pa.Table, source: pa.Array, *extra: pa.Array, sync: bool = False) -> None:
+        """Append tuples whose sources have these rows (−1: unknown)."""
+        columns = [tuples[column.name].cast(column.type) for column in self.carried]
+        self.log.append([source, tuples["time"].cast(pa.int64()), *columns, *extra], sync=sync)
+
+
+@dataclass
+class Known:
+    """Rows of a stream's sources by id; newcomers are added while it runs."""
+
+    ids: pa.Array
+    rows: Ints
+
+    def of(self, source: pa.ChunkedArray) -> pa.Array:
+        """Rows of some sources; −1 for those that nobody knows."""
+        at = pc.index_in(source, value_set=self.ids)
+        if isinstance(at, pa.ChunkedArray):
+            at = at.combine_chunks()
+        rows = pa.array(self.rows, pa.int64()).take(at)
+        return pc.fill_null(rows, -1)
+
+
+class Feed(Protocol):
+    """Brings the tuples of one stream."""
+
+    known: Known
+
+    def start(self) -> None:
+        """Begin, in the background."""
+        ...
+
+    def stop(self) -> None:
+        """Stop; returns when nothing more will be appended."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether all that there will ever be is in the logs."""
+        ...
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What made it fail."""
+        ...
+
+
+class Blocks(Protocol):
+    """Tuples in the order of their arrival, block by block, always the same."""
+
+    @property
+    def begin_us(self) -> int:
+        """Event time at which the next tuple may arrive: where the clock starts."""
+        ...
+
+    def after(self, rows: int) -> Iterator[tuple[pa.Table, Longs, int]]:
+        """All tuples but the first `rows`, the event times (µs) at which they arrive, and when the block ends."""
+        ...
+
+
+@dataclass
+class Paced:
+    """Tuples when their time has come by the clock."""
+
+    blocks: Blocks
+    taps: Sequence[Tap]
+    known: Known
+    clock: Clock
+    ended: bool = False
+    failure: BaseException | None = None
+    _stopped: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._feed()
+        except BaseException as error:  # told by the run, which polls
+            self.failure = error
+
+    def _feed(self) -> None:
+        have = [tap.log.rows for tap in self.taps]
+        at = min(have)
+        began = False
+        for tuples, arrival, end_us in self.blocks.after(at):
+            if not began:
+                self.clock.start(self.blocks.begin_us)
+                began = True
+            source = self.known.of(tuples["source"])
+            done, now_us = 0, 0.0
+            while done < len(arrival) or (not len(arrival) and now_us < end_us):
+                now_us = self.clock.event_us(time.time())
+                due = int(np.searchsorted(arrival, now_us, "right"))
+                if due > done:
+                    for tap, first in zip(self.taps, have, strict=True):
+                        skip = min(max(first - at - done, 0), due - done)
+                        if skip < due - done:
+                            length = due - done - skip
+                            tap.take(tuples.slice(done + skip, length), source.slice(done + skip, length))
+                    done = due
+                if self._stopped.wait(TICK_S):
+                    return
+            at += len(arrival)
+        self.ended = True
+
+
+@dataclass
+class Generated:
+    """What `nova_generator` makes, in the order of arrival. `file` notes when it began, and how many tuples came before
+    which block, so that a run that goes on need not make all again."""
+
+    sources: Sequence[generator.Source]
+    pattern: generator.Pattern
+    file: Path
+    start_ms: int
+    _block: int = 0
+
+    def __post_init__(self) -> None:
+        self._rows = 0
+        if self.file.exists():
+            self.start_ms, self._block, self._rows = json.loads(self.file.read_text())
+
+    @property
+    def begin_us(self) -> int:
+        return self.start_ms * 1000 + round(self._block * BLOCK_MS * 1000)
+
+    def after(self, rows: int) -> Iterator[tuple[pa.Table, Longs, int]]:
+        last = (self.pattern.length_ms + self.pattern.disorder_ms) / BLOCK_MS
+        while self._block < (math.ceil(last) if math.isfinite(last) else math.inf):
+            with appearing(self.file) as draft:
+                draft.write_text(json.dumps([self.start_ms, self._block, self._rows]))
+            made, arrival = self._made()
+            skip = min(max(rows - self._rows, 0), len(arrival))
+            self._rows += len(arrival)
+            end_us = self.begin_us + round(BLOCK_MS * 1000)
+            if skip < len(arrival) or not len(arrival):
+                yield made.slice(skip), arrival[skip:], end_us
+            self._block += 1
+
+    def _made(self) -> tuple[pa.Table, Longs]:
+        parts = [
+            generator.arrivals_between(
+                source, self.pattern, self._block * BLOCK_MS, (self._block + 1) * BLOCK_MS, self.start_ms
+            )
+            for source in self.sources
+        ]
+        made = pa.concat_tables([table for table, _ in parts])
+        arrival = np.concatenate([times for _, times in parts])
+        order = np.argsort(arrival, kind="stable")
+        sorted_us: Longs = np.ceil((self.start_ms + arrival[order]) * 1000).astype(np.int64)
+        return made.take(pa.array(order)).rename_columns(["source", "time", "value", "key"]).combine_chunks(), sorted_us
+
+
+@dataclass
+class Recorded:
+    """A recording that was sorted by time."""
+
+    archive: Archive
+    origin_us: int
+    """Where the clock starts at the very beginning: with the earliest of all recordings."""
+    names: Sequence[str]
+    _at_us: int | None = None
+
+    @property
+    def begin_us(self) -> int:
+        return self.origin_us if self._at_us is None else self._at_us
+
+    def after(self, rows: int) -> Iterator[tuple[pa.Table, Longs, int]]:
+        groups = json.loads((self.archive.folder / "index.json").read_text())
+        passed = 0
+        for file, group, _, last_us in sorted(groups, key=lambda g: (g[2], g[0], g[1])):
+            opened = pq.ParquetFile(self.archive.folder / "tuples" / file)
+            here = opened.metadata.row_group(group).num_rows
+            if passed + here > rows:
+                table = opened.read_row_group(group, columns=list(self.names)).select(list(self.names))
+                table = table.slice(max(rows - passed, 0))
+                times = table["time"].cast(MOMENT).cast(pa.int64()).to_numpy()
+                if rows and self._at_us is None:
+                    self._at_us = int(times[0])
+                table = table.set_column(table.column_names.index("time"), "time", pa.array(times, MOMENT))
+                yield table.combine_chunks(), times, last_us
+            passed += here
+
+
+@dataclass
+class Messages:
+    """Messages of an MQTT topic as they come, each on the disk before it is acknowledged."""
+
+    broker: Broker
+    name: str
+    id_field: str | None
+    taps: Sequence[Tap]
+    known: Known
+    read: Callable[[Sequence[str]], pa.Table]
+    """Payloads as tuples with the columns source, time, value, …"""
+    ended: bool = False
+    failure: BaseException | None = None
+    _ids: list[OrderedDict[str, None]] = field(default_factory=list)
+    _subscriber: Subscriber | None = None
+
+    def start(self) -> None:
+        for tap in self.taps:
+            ids: OrderedDict[str, None] = OrderedDict()
+            for frame in tap.log.frames():
+                ids.update(dict.fromkeys(one.decode() for one in frame.columns[-1].to_pylist()))
+            self._ids.append(ids)
+        self._subscriber = Subscriber(self.broker, self, self.name, self.id_field)
+
+    def stop(self) -> None:
+        if self._subscriber is not None:
+            self._subscriber.close()
+
+    def append(self, messages: Sequence[tuple[str, bool, str, str]]) -> int:
+        """Store (id, whether a known id means a repetition, topic, payload); returns how many were new."""
+        try:
+            return self._append(messages)
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def _append(self, messages: Sequence[tuple[str, bool, str, str]]) -> int:
+        most = 0
+        for tap, ids in zip(self.taps, self._ids, strict=True):
+            fresh = []
+            for name, certain, _, payload in messages:
+                if not (certain and name in ids):
+                    fresh.append((name, payload))
+                ids[name] = None
+            if not fresh:
+                continue
+            tuples = self.read([payload for _, payload in fresh])
+            timed = tuples["time"].is_valid()
+            source = self.known.of(tuples["source"])
+            times = tuples["time"].cast(pa.int64()).fill_null(0).cast(MOMENT)  # without a time: of no source
+            source = pc.if_else(timed, source, -1)
+            tuples = tuples.set_column(tuples.column_names.index("time"), "time", times)
+            names = pa.array([name.encode() for name, _ in fresh], pa.binary())
+            tap.take(
+                tuples, source.combine_chunks() if isinstance(source, pa.ChunkedArray) else source, names, sync=True
+            )
+            most = max(most, len(fresh))
+            while len(ids) > REMEMBERED:
+                ids.popitem(last=False)
+        return most
+
+
+def json_reader(source: str, when: str, value: str, schema: pa.Schema) -> Callable[[Sequence[str]], pa.Table]:
+    """Reads JSON payloads: the fields of source, time and value, and those of `schema` beside it (columns as tuples
+    carry them, value first). What is not of its column's type is null, as in Spark."""
+
+    def read(payloads: Sequence[str]) -> pa.Table:
+        documents = [_document(payload) for payload in payloads]
+        columns: dict[str, pa.Array] = {
+            "source": pa.array([_text(one.get(source)) for one in documents], pa.string()),
+            "time": pa.array([_moment(one.get(when)) for one in documents], MOMENT),
+        }
+        for column in schema:
+            named = value if column.name == "value" else column.name
+            columns[column.name] = _column([one.get(named) for one in documents], column.type)
+        return pa.table(columns)
+
+    return read
+
+
+def _document(payload: str) -> dict[str, Any]:
+    try:
+        document = json.loads(payload)
+    except json.JSONDecodeError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value) if isinstance(value, dict | list | bool) else str(value)
+
+
+def _moment(value: Any) -> int | None:
+    """ISO 8601 or milliseconds since 1970, as µs."""
+    try:
+        if isinstance(value, int | float):
+            return round(value * 1000)
+        text = str(value)
+        if text.replace(".", "", 1).lstrip("-").isdigit():
+            return round(float(text) * 1000)
+        moment = datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_string(kind):
+        return pa.array([_text(value) for value in values], kind)
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([_fitting(value, kind) for value in values], kind)
+
+
+def _fitting(value: Any, kind: pa.DataType) -> Any:
+    """The value where the type can hold it, else null."""
+    try:
+        return pa.array([value], kind)[0].as_py()
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return None

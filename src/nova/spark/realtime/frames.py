@@ -1,0 +1,134 @@
+"""Frames: some rows as columns in one run of bytes, the same for Python and the JVM part (`Frame.java`).
+
+A frame is: i32 length of what follows, i32 rows, i64 `first`, i64 `stamp`, then each column: a byte that says whether
+there are nulls, if so a byte per row (1: there is a value), then 8 bytes per row, or for bytes i32 offsets and the
+bytes. All little-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+HEAD = struct.Struct("<iiqq")
+
+
+def kind_of(column: pa.DataType) -> str | None:
+    """How a column travels: `l` as 64-bit integers, `d` as doubles, `s` as bytes; None where it cannot."""
+    if pa.types.is_integer(column) or pa.types.is_boolean(column):
+        return "l"
+    if pa.types.is_timestamp(column) or pa.types.is_date32(column):
+        return "l"
+    if pa.types.is_floating(column):
+        return "d"
+    if pa.types.is_string(column) or pa.types.is_large_string(column) or pa.types.is_binary(column):
+        return "s"
+    return None
+
+
+def kinds_of(schema: pa.Schema) -> str:
+    """The kinds of all columns, which must be of types that can travel."""
+    return "".join(kind_of(column.type) or "?" for column in schema)
+
+
+def encode(columns: Sequence[pa.Array], first: int, stamp_us: int) -> bytes:
+    """Columns of equal length as one frame."""
+    rows = len(columns[0])
+    parts = [b""]
+    for column in columns:
+        parts += _encoded(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+    size = HEAD.size + sum(len(part) for part in parts)
+    parts[0] = HEAD.pack(size - 4, rows, first, stamp_us)
+    return b"".join(parts)
+
+
+def _encoded(column: pa.Array) -> list[bytes]:
+    parts = [b"\0"]
+    if column.null_count:
+        parts = [b"\1", column.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8).tobytes()]
+    kind = kind_of(column.type)
+    if kind == "s":
+        column = column.cast(pa.binary())
+        offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+        body = column.buffers()[2]
+        text = b"" if body is None else bytes(memoryview(body)[int(offsets[0]) : int(offsets[-1])])
+        return [*parts, (offsets - offsets[0]).tobytes(), text]
+    if kind == "d":
+        return [*parts, column.cast(pa.float64()).fill_null(0.0).to_numpy().tobytes()]
+    if pa.types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    return [*parts, column.cast(pa.int64()).fill_null(0).to_numpy().tobytes()]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame as it was read."""
+
+    first: int
+    stamp_us: int
+    columns: list[pa.Array]
+    """Of type int64, float64 or binary."""
+
+
+def decode(data: bytes, kinds: str, start: int = 0) -> Iterator[Frame]:
+    """All whole frames from a place on."""
+    at = start
+    while at + 4 <= len(data):
+        size = 4 + int.from_bytes(data[at : at + 4], "little")
+        if at + size > len(data):
+            return
+        _, rows, first, stamp = HEAD.unpack_from(data, at)
+        place, columns = at + HEAD.size, []
+        for kind in kinds:
+            column, place = _decoded(data, place, rows, kind)
+            columns.append(column)
+        yield Frame(first, stamp, columns)
+        at += size
+
+
+def _decoded(data: bytes, at: int, rows: int, kind: str) -> tuple[pa.Array, int]:
+    valid: npt.NDArray[np.uint8] | None = None
+    holes, at = data[at], at + 1
+    if holes:
+        valid, at = np.frombuffer(data, np.uint8, rows, at), at + rows
+    mask = None if valid is None else valid == 0
+    if kind != "s":
+        values = np.frombuffer(data, "<i8" if kind == "l" else "<f8", rows, at)
+        return pa.array(values, mask=mask), at + 8 * rows
+    offsets = np.frombuffer(data, "<i4", rows + 1, at)
+    at += 4 * (rows + 1)
+    text = data[at : at + int(offsets[-1])]
+    body = None if mask is None else pa.py_buffer(np.packbits(~mask, bitorder="little").tobytes())
+    column = pa.Array.from_buffers(pa.binary(), rows, [body, pa.py_buffer(offsets.tobytes()), pa.py_buffer(text)])
+    return column, at + len(text)
+
+
+def whole(data: bytes) -> int:
+    """Bytes of the whole frames at the beginning of some bytes."""
+    at = 0
+    while at + HEAD.size <= len(data):
+        size = 4 + int.from_bytes(data[at : at + 4], "little")
+        if size < HEAD.size or at + size > len(data):
+            break
+        at += size
+    return at
+
+
+def restored(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """A column that travelled, in its own type again."""
+    if pa.types.is_date32(wanted):
+        return column.cast(pa.int32()).cast(wanted)
+    if pa.types.is_boolean(wanted):
+        return column.cast(pa.bool_())
+    return column.cast(wanted)
+
+
+def tables(frames: Iterable[Frame], names: Sequence[str]) -> pa.Table | None:
+    """The rows of several frames as one table; None where there is no frame."""
+    found = [pa.record_batch(frame.columns, names=list(names)) for frame in frames]
+    return pa.Table.from_batches(found) if found else None

@@ -1,0 +1,135 @@
+"""Inputs for real-time mode: the columns of each stream, and the feed that brings its tuples into the logs."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nova.files import name_of
+from nova.model.errors import NovaError
+from nova.scenario.model import Columns, StreamInput
+from nova.spark.realtime.feeds import Feed, Generated, Known, Messages, Paced, Recorded, Tap, json_reader
+from nova.spark.realtime.frames import kind_of
+from nova.spark.sources import generator, replay
+from nova.spark.sources.clock import Clock
+from nova.spark.sources.inputs import FILES, carried, normalised, recorded, replay_speed
+from nova.spark.sources.inputs import Feed as Given
+from nova.spark.sources.mqtt import Broker, open_mqtt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from nova.spark.job.folder import RunFolder
+
+
+class Unfit(NovaError):
+    """What was asked for runs in batches only."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The tuples of one stream."""
+
+    frame: DataFrame
+    """Its columns, without its tuples."""
+    clock: Clock
+    feed: Callable[[Sequence[Tap], Known], Feed]
+
+
+def unfit(given: StreamInput, speed: float | None, place: str) -> str | None:
+    """Why an input cannot be had in real time; None where it can."""
+    if given.format == "generator":
+        return None
+    if given.format == "mqtt":
+        named = (given.columns.source, given.columns.time, given.columns.value)
+        return None if all(name.isidentifier() for name in named) else "an MQTT input has expressions as columns"
+    if given.format in FILES:
+        if replay_speed(given, speed, place) is not None:
+            return None
+        return f"{given.format} files are read as they come; --speed plays them"
+    return f"there is no feed for inputs of format {given.format}"
+
+
+def open_streams(
+    spark: SparkSession, feeds: Mapping[str, Given], folder: RunFolder, speed: float | None
+) -> dict[str, Stream]:
+    """The inputs of streams. `folder` keeps what they need to remember."""
+    beginning, now_ms = folder.beginning(), int(time.time() * 1000)
+    streams: dict[str, Stream] = {}
+    replays: dict[str, tuple[DataFrame, float]] = {}
+    notes = folder.path / "feeds"
+    notes.mkdir(parents=True, exist_ok=True)
+    for name, feed in feeds.items():
+        given = feed.input
+        why = unfit(given, speed, feed.place)
+        if why is not None:
+            raise Unfit(f"{feed.place}: {why}")
+        at = replay_speed(given, speed, feed.place)
+        if given.format == "generator":
+            clock = Clock(speed or 1.0, beginning)
+            streams[name] = _generated(spark, feed, clock, now_ms, notes / f"{len(streams)}.json")
+        elif given.format == "mqtt":
+            streams[name] = _messages(spark, feed, folder.path / "spool" / name_of(name))
+        else:
+            assert at is not None
+            replays[name] = (recorded(spark, given, feed.folder, feed.place), at)
+    streams |= _replayed(replays, folder, beginning)
+    for name, stream in streams.items():
+        for column in carried(stream.frame):
+            if kind_of(column.type) is None:
+                raise Unfit(f"{feeds[name].place}: the column {column.name!r} is of type {column.type}")
+    return streams
+
+
+def _generated(spark: SparkSession, feed: Given, clock: Clock, now_ms: int, note: Path) -> Stream:
+    made = [generator.Source(*one) for one in zip(feed.ids, feed.rates, strict=True) if one[1] > 0]
+    options = dict(feed.input.options)
+    start = options.pop("start_ms", None)
+    pattern = generator.Pattern.of(options, feed.place)
+    if start is None and clock.speed == 1.0:
+        clock = Clock()
+    blocks = Generated(made, pattern, note, now_ms if start is None else int(start))
+    frame = normalised(spark.createDataFrame([], generator.COLUMNS), Columns(), feed.place)
+    return Stream(frame, clock, partial(_paced, blocks, clock))
+
+
+def _paced(blocks: Generated | Recorded, clock: Clock, taps: Sequence[Tap], known: Known) -> Feed:
+    return Paced(blocks, taps, known, clock)
+
+
+def _replayed(replays: Mapping[str, tuple[DataFrame, float]], folder: RunFolder, beginning: str) -> dict[str, Stream]:
+    """Recordings that are played together, on one clock that begins with the earliest of them."""
+    archives = {
+        name: replay.prepare(frame, folder.path / "replay" / name_of(name)) for name, (frame, _) in replays.items()
+    }
+    origin = min((archive.first_us for archive in archives.values()), default=0)
+    return {
+        name: Stream(
+            frame,
+            Clock(speed, beginning),
+            partial(_paced, Recorded(archives[name], origin, frame.columns), Clock(speed, beginning)),
+        )
+        for name, (frame, speed) in replays.items()
+    }
+
+
+def _messages(spark: SparkSession, feed: Given, spool: Path) -> Stream:
+    """The same options as in the other mode; the log takes the place of the spool."""
+    given = feed.input
+    frame = normalised(open_mqtt(spark, given, spool, feed.place), given.columns, feed.place)
+    options = {name: str(value) for name, value in given.options.items()}
+    broker = Broker.parse(given.path or options.get("address", ""), feed.place)
+    identity = hashlib.blake2b(str(spool.resolve()).encode(), digest_size=6).hexdigest()
+    names = given.columns
+    read = json_reader(names.source, names.time, names.value, carried(frame))
+
+    def open_feed(taps: Sequence[Tap], known: Known) -> Feed:
+        client = options.get("client", f"nova-{identity}")
+        return Messages(broker, client, options.get("id"), taps, known, read)
+
+    return Stream(frame, Clock(), open_feed)

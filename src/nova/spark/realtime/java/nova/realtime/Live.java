@@ -1,0 +1,147 @@
+package nova.realtime;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLongArray;
+
+/**
+ * A query that runs in this JVM: its plans, its counts, and whether it is to come to an end. Tasks find it by name; the
+ * driver talks to it from Python.
+ */
+public final class Live {
+  private static final Map<String, Live> ALL = new ConcurrentHashMap<>();
+  private static final long NONE = Long.MAX_VALUE;
+
+  /** Sources by row: the hash of their ids. Rows of newcomers follow. */
+  private volatile long[] sourceHash = {};
+  private volatile Timeline timeline = new Timeline(new long[0], new Routes[0]);
+  private long lastWindow = Long.MIN_VALUE;
+  /** First window of a switch that is being written down: its tuples wait. */
+  private long reserved = NONE;
+  volatile boolean closing;
+  /** Whether the last batch of a query that is closing is committed. */
+  volatile boolean parked;
+  /** Tasks that have begun: two readers, and those that join. */
+  final AtomicInteger begun = new AtomicInteger();
+  /** How far each side's log was read (bytes). */
+  final AtomicLongArray position = new AtomicLongArray(2);
+  final Gauge gauge = new Gauge();
+  /** Tuples in the state, by group. */
+  final Map<Long, Integer> state = new ConcurrentHashMap<>();
+
+  /** Plans by the first window they hold for. */
+  static final class Timeline {
+    final long[] first;
+    final Routes[] routes;
+
+    Timeline(long[] first, Routes[] routes) {
+      this.first = first;
+      this.routes = routes;
+    }
+
+    Routes of(long window) {
+      int epoch = routes.length - 1;
+      while (epoch > 0 && first[epoch] > window) epoch--;
+      return routes[epoch];
+    }
+  }
+
+  public static Live open(String query) {
+    Live live = new Live();
+    ALL.put(query, live);
+    return live;
+  }
+
+  public static void forget(String query) {
+    ALL.remove(query);
+  }
+
+  static Live of(String query) {
+    Live live = ALL.get(query);
+    if (live == null) throw new IllegalStateException("the query " + query + " does not run in this JVM");
+    return live;
+  }
+
+  public Gauge gauge() {
+    return gauge;
+  }
+
+  public long stateTuples() {
+    return state.values().stream().mapToLong(Integer::longValue).sum();
+  }
+
+  public boolean parked() {
+    return parked;
+  }
+
+  public int begun() {
+    return begun.get();
+  }
+
+  public long position(int side) {
+    return position.get(side);
+  }
+
+  /** Hashes of the sources' ids, as little-endian longs. */
+  public void sources(byte[] hashes) {
+    long[] told = new long[hashes.length / 8];
+    ByteBuffer.wrap(hashes).order(ByteOrder.LITTLE_ENDIAN).asLongBuffer().get(told);
+    sourceHash = told;
+  }
+
+  long[] sources() {
+    return sourceHash;
+  }
+
+  /** Readers stop at once, so that the batch ends and is committed; a batch that begins afterwards reads nothing. */
+  public void close() {
+    closing = true;
+  }
+
+  /**
+   * Before tuples up to `window` are routed: what holds for them. Whoever comes after a switch sees it, whoever came
+   * before has only older windows; a window of a switch that is being written down waits until it is.
+   */
+  synchronized Timeline enter(long window) throws InterruptedException {
+    while (window >= reserved) wait();
+    lastWindow = Math.max(lastWindow, window);
+    return timeline;
+  }
+
+  Timeline timeline() {
+    return timeline;
+  }
+
+  /** The first window, not before `from`, that no tuple was routed for. Its tuples wait until `add`. */
+  public synchronized long reserve(long from) {
+    reserved = Math.max(from, lastWindow == Long.MIN_VALUE ? Long.MIN_VALUE + 1 : lastWindow + 1);
+    return reserved;
+  }
+
+  /** A plan that holds from a window on. */
+  public synchronized void add(long firstWindow, String file) throws IOException {
+    int n = timeline.first.length;
+    long[] first = Arrays.copyOf(timeline.first, n + 1);
+    Routes[] routes = Arrays.copyOf(timeline.routes, n + 1);
+    first[n] = firstWindow;
+    routes[n] = new Routes(Path.of(file));
+    timeline = new Timeline(first, routes);
+    reserved = NONE;
+    notifyAll();
+  }
+
+  public synchronized long lastWindow() {
+    return lastWindow;
+  }
+
+  /** Windows up to this one were routed before the query was started again. */
+  public synchronized void routedUpTo(long window) {
+    lastWindow = Math.max(lastWindow, window);
+  }
+}

@@ -1,0 +1,118 @@
+"""Log: tuples of one side of a query on the local disk, appended by one process and tailed by Spark.
+
+A folder of segments, named by the byte that they begin with; each is frames of tuples (`frames.py`), in which every
+tuple has a number. A write is one frame, so a reader sees whole frames only, and what a killed writer left half written
+is cut off when the log is opened again. Readers note in `readers/` how far they will never go back; segments that all
+have passed are deleted, but for the last two.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nova.files import write_safely
+from nova.spark.realtime.frames import Frame, decode, encode, whole
+
+SEGMENT = 64 * 2**20
+"""Bytes after which a new segment is begun."""
+KEPT = 2
+"""Segments that stay, whoever has read them."""
+
+
+class Log:
+    """The writing end of a log. `kinds`: of its columns, source row and event time (µs) first."""
+
+    def __init__(self, folder: Path, kinds: str, segment: int = SEGMENT) -> None:
+        self.folder, self.kinds, self.segment = folder, kinds, segment
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self.rows = 0
+        """Tuples so far."""
+        self.latest_us: int | None = None
+        """Latest event time so far."""
+        self._base, self.end = 0, 0
+        """Where the last segment begins, and bytes so far."""
+        self._recover()
+        self._file = os.open(self._path(self._base), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def _note(self, base: int) -> Path:
+        """How many tuples, and how late ones, there were before a segment."""
+        return self.folder / f"{base:020d}.json"
+
+    def _recover(self) -> None:
+        if not self.segments():
+            return
+        last = self.segments()[-1]
+        data = last.read_bytes()
+        size = whole(data)
+        if size < len(data):
+            os.truncate(last, size)
+        self._base = int(last.stem)
+        if self._note(self._base).exists():
+            self.rows, self.latest_us = json.loads(self._note(self._base).read_text())
+        self.end = self._base + size
+        for frame in decode(data[:size], self.kinds):
+            self._count(frame.columns)
+
+    def _count(self, columns: Sequence[pa.Array]) -> None:
+        self.rows += len(columns[0])
+        latest = pc.max(columns[1]).as_py()
+        if latest is not None:
+            self.latest_us = latest if self.latest_us is None else max(latest, self.latest_us)
+
+    def frames(self) -> Iterator[Frame]:
+        """All frames that are still there."""
+        for segment in self.segments():
+            yield from decode(segment.read_bytes(), self.kinds)
+
+    def _path(self, base: int) -> Path:
+        return self.folder / f"{base:020d}.log"
+
+    def segments(self) -> list[Path]:
+        """Files in order."""
+        return sorted(self.folder.glob("*.log"))
+
+    def append(self, columns: Sequence[pa.Array], *, sync: bool = False) -> None:
+        """Add tuples, at least one. `sync`: return when they are on the disk itself."""
+        with self._lock:
+            if self.end - self._base >= self.segment:
+                self._roll()
+            frame = encode(columns, self.rows, time.time_ns() // 1000)
+            if os.write(self._file, frame) != len(frame):
+                raise OSError(f"the log {self.folder} could not be written to its end: is the disk full?")
+            if sync:
+                os.fsync(self._file)
+            self._count(columns)
+            self.end += len(frame)
+
+    def _roll(self) -> None:
+        """Begin a new segment, and delete those that every reader has passed."""
+        os.close(self._file)
+        self._base = self.end
+        write_safely(self._note(self._base), json.dumps([self.rows, self.latest_us]))
+        self._file = os.open(self._path(self._base), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        passed = min((int(note.read_text()) for note in (self.folder / "readers").glob("[!.]*")), default=0)
+        segments = self.segments()[: -KEPT + 1]
+        for file, after in pairwise(segments):
+            if int(after.stem) <= passed:
+                file.unlink()
+                file.with_suffix(".json").unlink(missing_ok=True)
+
+    def forget_readers(self) -> None:
+        """Forget the notes of readers that are gone: new ones begin, and nothing is deleted before they say so."""
+        for note in (self.folder / "readers").glob("*"):
+            note.unlink()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            os.close(self._file)

@@ -1,0 +1,213 @@
+"""Results: from the files that the join writes at once to where users want them, each exactly once.
+
+The join adds results to a file per batch and task the moment they are there; a batch that is repeated after a crash
+writes its files anew. A publisher turns the files of committed batches into Parquet or JSON lines under their final
+names. Messages and the terminal get results as they come: after a crash those since the last checkpoint come again,
+with the ids they had before.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nova.files import appearing, name_of
+from nova.routing.flow import Flow
+from nova.routing.packets import MOMENT, Names
+from nova.spark.job.sinks import FILES, SHOWN, json_lines, plain
+from nova.spark.realtime.frames import Frame, decode, kinds_of, restored, tables, whole
+from nova.spark.sources.mqtt import Broker
+from nova.spark.sources.mqtt import Publisher as MqttPublisher
+
+POLL_S = 0.1
+"""Time between two looks for committed batches."""
+AT_ONCE_S = 0.002
+"""The same for results that are handed out as they come."""
+ID = "id"
+"""Column of a result's id: query and the numbers of its tuples in their logs, the same whenever it is made again."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """How frames of results are read."""
+
+    flow: Flow
+    names: Callable[[], Names]
+    """Ids of sources and nodes, with those that came later."""
+
+    @property
+    def kinds(self) -> str:
+        return "lllllll" + kinds_of(self.flow.left) + kinds_of(self.flow.right)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of a result: the contract's, what tuples carry, the id."""
+        return pa.schema([*self.flow.result(), (ID, pa.string())])
+
+    def table(self, frames: list[Frame]) -> pa.Table:
+        """The results of some frames."""
+        flow = self.flow
+        carried = [
+            f"{side}_{column.name}"
+            for side, columns in (("left", flow.left), ("right", flow.right))
+            for column in columns
+        ]
+        numbers = ["node", "left_id", "right_id", "left_source", "right_source", "left_time", "right_time"]
+        read = tables(frames, [*numbers, *carried])
+        schema = self.schema
+        if read is None:
+            return schema.empty_table()
+        window = np.floor_divide(read["left_time"].to_numpy(), flow.window_us)
+        names = self.names()
+        numbered = [read[f"{side}_id"].cast(pa.string()) for side in ("left", "right")]
+        columns: dict[str, pa.Array] = {
+            "query": pa.repeat(pa.scalar(flow.query), len(read)),
+            "window_start": pa.array(window * flow.window_us, MOMENT),
+            "window_end": pa.array((window + 1) * flow.window_us, MOMENT),
+            "node": names.nodes.take(read["node"].combine_chunks()),
+            ID: pc.binary_join_element_wise(flow.query, *numbered, "-"),
+        }
+        for side in ("left", "right"):
+            columns[f"{side}_source"] = names.sources.take(read[f"{side}_source"].combine_chunks())
+            columns[f"{side}_time"] = read[f"{side}_time"].cast(MOMENT)
+        for name in carried:
+            columns[name] = restored(read[name], schema.field(name).type)
+        return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+class Target(Protocol):
+    """Where results go."""
+
+    at_once: bool
+    """Whether it wants results as they come (after a crash some come again), or those of committed batches."""
+
+    def take(self, name: str, results: pa.Table) -> None:
+        """Results of one task; `name` says of which batch and task."""
+        ...
+
+    def close(self) -> None:
+        """There are no more."""
+        ...
+
+
+@dataclass
+class ToFiles:
+    """Parquet or JSON lines in one flat folder, as in the other mode: `<query>-<batch>-<part>.parquet`."""
+
+    format: str
+    query: str
+    folder: Path
+    at_once: bool = False
+
+    def take(self, name: str, results: pa.Table) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with appearing(self.folder / f"{name_of(self.query)}-{name}.{FILES[self.format]}") as draft:
+            if self.format == "parquet":
+                pq.write_table(results, draft, compression="snappy")
+            else:
+                draft.write_text("".join(json_lines(part) for part in results.to_batches()))
+
+    def close(self) -> None:
+        """Files are complete as they are."""
+
+
+@dataclass
+class ToConsole:
+    """Prints the first of the results that come together. For small streams."""
+
+    query: str
+    at_once: bool = True
+
+    def take(self, name: str, results: pa.Table) -> None:  # noqa: ARG002
+        from nova.terminal import table
+
+        shown = [[plain(value) for value in row.values()] for row in results.slice(0, SHOWN).to_pylist()]
+        table(f"{self.query}: {len(results):,} results", results.column_names, shown)
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+class ToMqtt:
+    """JSON messages with the ids of results, at least once: a listener can leave out what it has."""
+
+    at_once = True
+
+    def __init__(self, address: str, query: str) -> None:
+        self.broker = Broker.parse(address, "--to")
+        self._client = MqttPublisher(self.broker, f"nova-{name_of(query)}-{os.getpid()}")
+
+    def take(self, name: str, results: pa.Table) -> None:  # noqa: ARG002
+        for batch in results.to_batches():
+            for line in json_lines(batch).splitlines():
+                self._client.publish(self.broker.topic, line)
+        self._client.forget_published()
+
+    def close(self) -> None:
+        self._client.close()
+
+
+@dataclass
+class Publisher:
+    """Follows the staged files of one query in the background."""
+
+    staged: Path
+    committed: Callable[[], int]
+    """The last batch that Spark has committed."""
+    results: Results
+    target: Target
+    failure: BaseException | None = None
+    _read: dict[str, int] = field(default_factory=dict)
+    """Bytes of each file that were handed out."""
+    _stopped: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Publish what is left of committed batches, then stop."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self.failure is None:
+            self.step()
+        self.target.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.wait(AT_ONCE_S if self.target.at_once else POLL_S):
+                self.step()
+        except BaseException as error:  # told by the run, which polls
+            self.failure = error
+
+    def step(self) -> None:
+        """Hand out what is new, and delete the files of batches that are committed and handed out."""
+        done = self.committed()  # before the files are listed: those of a committed batch are complete
+        for file in sorted(self.staged.glob("*.frames")):
+            over = int(file.stem.split("-")[0]) <= done
+            if self.target.at_once or over:
+                self._hand_out(file)
+            if over:
+                file.unlink()
+                self._read.pop(file.name, None)
+
+    def _hand_out(self, file: Path) -> None:
+        at = self._read.get(file.name, 0)
+        with file.open("rb") as opened:
+            opened.seek(at)
+            data = opened.read()
+        size = whole(data)
+        if size:
+            self.target.take(file.stem, self.results.table(list(decode(data[:size], self.results.kinds))))
+            self._read[file.name] = at + size

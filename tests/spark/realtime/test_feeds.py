@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nova.spark.realtime.feeds import Generated, Known, Messages, Paced, Tap, json_reader
+from nova.spark.realtime.log import Log
+from nova.spark.sources.clock import Clock
+from nova.spark.sources.generator import Pattern, Source, generate
+from nova.spark.sources.mqtt import Broker
+
+SOURCES = [Source("a", 30.0), Source("b", 7.0)]
+PATTERN = Pattern(seed=3, keys=9, disorder_ms=300, length_ms=4000)
+CARRIED = pa.schema([("value", pa.float64()), ("key", pa.int64())])
+KNOWN = Known(pa.array(["a", "b"]), np.array([4, 6], np.int32))
+
+
+def logged(*logs: Log) -> list[list[tuple[object, ...]]]:
+    return [
+        [row for frame in log.frames() for row in zip(*(c.to_pylist() for c in frame.columns), strict=True)]
+        for log in logs
+    ]
+
+
+def test_generated_tuples_are_the_same_whoever_goes_on_from_wherever(tmp_path: Path) -> None:
+    fast = Clock(1e6, str(tmp_path / "clock"))
+    whole = Log(tmp_path / "whole", "lldl")
+    feed = Paced(Generated(SOURCES, PATTERN, tmp_path / "a.json", 10_000), [Tap(whole, CARRIED)], KNOWN, fast)
+    feed._run()
+    assert feed.ended
+    assert feed.failure is None
+    (all_rows,) = logged(whole)
+    made = generate(SOURCES, PATTERN, -1, 1e9, 10_000)
+    assert sorted(row[1:] for row in all_rows) == sorted(
+        zip(
+            made["event_time"].cast(pa.int64()).to_pylist(),
+            made["value"].to_pylist(),
+            made["key"].to_pylist(),
+            strict=True,
+        )
+    )
+    assert {row[0] for row in all_rows} == {4, 6}
+    # two logs that were cut off at different places, and a note of an earlier block
+    (tmp_path / "b.json").write_text(json.dumps([10_000, 1, 18]))
+    blocks = Generated(SOURCES, PATTERN, tmp_path / "c.json", 10_000)
+    before = sum(len(arrival) for _, arrival, _ in [next(blocks.after(0))])
+    (tmp_path / "b.json").write_text(json.dumps([10_000, 1, before]))
+    parts = [Log(tmp_path / name, "lldl") for name in ("one", "two")]
+    for log, rows in zip(parts, (before + 3, before + 20), strict=True):
+        columns = [pa.array(column) for column in zip(*all_rows[:rows], strict=True)]
+        log.append(columns)
+    again = Paced(
+        Generated(SOURCES, PATTERN, tmp_path / "b.json", 99), [Tap(log, CARRIED) for log in parts], KNOWN, fast
+    )
+    again._run()
+    assert logged(*parts) == [all_rows, all_rows]
+
+
+def test_messages_are_kept_once_and_strange_ones_are_nobodys(tmp_path: Path) -> None:
+    schema = pa.schema([("value", pa.float64()), ("zone", pa.string()), ("n", pa.int64())])
+    log = Log(tmp_path, "lldsls")
+    feed = Messages(
+        Broker("nowhere", 1, "t"),
+        "me",
+        None,
+        [Tap(log, schema)],
+        KNOWN,
+        json_reader("id", "at", "v", schema),
+    )
+    feed._ids.append({})  # type: ignore[arg-type]
+
+    def say(name: str, certain: bool = True, **fields: object) -> tuple[str, bool, str, str]:
+        return name, certain, "t", json.dumps(fields)
+
+    sent = [
+        say("1", id="a", at="1970-01-01T00:00:01.5Z", v=2, zone="z", n=3),
+        say("2", id="b", at=1500, v=None, zone=5, n="many"),
+        say("3", id="c", at="1500.0", v=1.0),
+        say("4", id="a", at="never", v=1.0),
+        ("5", True, "t", "not json"),
+    ]
+    assert feed.append(sent) == 5
+    assert feed.append([sent[0], say("6", id="a", at=2000, v=1.0)]) == 1
+    assert feed.append([say("6", False, id="a", at=2000, v=1.0)]) == 1  # not told to be a repetition
+    (rows,) = logged(log)
+    assert rows == [
+        (4, 1_500_000, 2.0, b"z", 3, b"1"),
+        (6, 1_500_000, None, b"5", None, b"2"),
+        (-1, 1_500_000, 1.0, None, None, b"3"),
+        (-1, 0, 1.0, None, None, b"4"),
+        (-1, 0, None, None, None, b"5"),
+        (4, 2_000_000, 1.0, None, None, b"6"),
+        (4, 2_000_000, 1.0, None, None, b"6"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"), [("1.5", 1500), (-1, -1000), ("2020-01-01", 1_577_836_800_000_000), ("x", None)]
+)
+def test_times_are_iso_or_milliseconds(given: object, wanted: int | None) -> None:
+    read = json_reader("id", "at", "v", pa.schema([("value", pa.float64())]))
+    assert read([json.dumps({"at": given})])["time"].cast(pa.int64()).to_pylist() == [wanted]

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from nova.spark.realtime.log import Log
+
+
+def tuples(*times: int) -> list[pa.Array]:
+    return [pa.array([1] * len(times)), pa.array(list(times)), pa.array([0.5] * len(times))]
+
+
+def held(log: Log) -> list[int]:
+    return [time for frame in log.frames() for time in frame.columns[1].to_pylist()]
+
+
+def test_a_log_goes_on_where_a_killed_writer_stopped(tmp_path: Path) -> None:
+    log = Log(tmp_path, "lld")
+    log.append(tuples(5, 9))
+    log.append(tuples(7))
+    log.close()
+    (segment,) = log.segments()
+    with segment.open("ab") as file:
+        file.write(segment.read_bytes()[:30])  # a frame that was cut short
+    again = Log(tmp_path, "lld")
+    assert (again.rows, again.latest_us, again.end) == (3, 9, log.end)
+    again.append(tuples(8))
+    assert held(again) == [5, 9, 7, 8]
+    assert [frame.first for frame in again.frames()] == [0, 2, 3]
+
+
+def test_segments_that_all_readers_have_passed_are_deleted(tmp_path: Path) -> None:
+    log = Log(tmp_path, "lld", segment=1)
+    for time in range(4):
+        log.append(tuples(time))
+    assert held(log) == [0, 1, 2, 3]  # nobody has read them
+    (tmp_path / "readers").mkdir()
+    (tmp_path / "readers" / "a").write_text(str(log.end))
+    (tmp_path / "readers" / "b").write_text(log.segments()[2].stem)
+    log.append(tuples(4))
+    assert held(log) == [2, 3, 4]
+    log.close()
+    again = Log(tmp_path, "lld", segment=1)
+    assert (again.rows, again.latest_us) == (5, 4)
+    again.append(tuples(2))
+    assert again.rows == 6

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+import streams
+from builders import SMALL, write_scenario
+from nova import optimizer
+from nova.model.errors import InvalidInput
+from nova.scenario import load
+from nova.spark.job.run import Run, Settings
+from nova.spark.realtime.run import RealtimeRun, slots, why_not
+from nova.spark.sources.generator import Pattern, Source, generate
+from runs import REGIONS, START_MS, file_inputs, found, plain, scenario, tables
+
+
+def generated(**more: Any) -> dict[str, Any]:
+    options = {"seed": 3, "disorder": "300ms", "length": "4s", "start_ms": START_MS, **more}
+    return {name: {"format": "generator", "options": options} for name in SMALL["streams"]}
+
+
+def test_generated_streams_join_completely_and_are_told(spark: Any, tmp_path: Path) -> None:
+    loaded, plan = scenario(tmp_path / "s", generated())
+    reports = []
+    for _ in range(2):
+        running = RealtimeRun(spark, loaded, plan, Settings(tmp_path / "run", until_end=True, speed=4.0))
+        running.start()
+        running.wait()
+        reports.append(running.report())
+    report, again = reports
+    pattern = Pattern(seed=3, disorder_ms=300, length_ms=4000)
+    sides = [
+        generate([Source(f"{prefix}1", 25), Source(f"{prefix}2", 25)], pattern, -1, 1e9, START_MS).to_pandas()
+        for prefix in "ph"
+    ]
+    wanted = plain(*sides)
+    assert found(tmp_path / "run" / "results") == wanted
+    ids = streams.read_results(tmp_path / "run" / "results")["id"]
+    assert pc.count_distinct(ids).as_py() == len(ids)
+    (query,) = report["queries"]
+    assert report["mode"] == "realtime"
+    assert report["results"] == wanted.total()
+    assert query["tuples"] == {"left": 200, "right": 200}
+    assert report["late_tuples"] == report["unknown_tuples"] == 0
+    assert sum(host["tuples_per_s"] for host in report["hosts"]) == pytest.approx(100, rel=0.02)
+    assert sum(stage["mean"] for stage in query["stages_ms"].values()) == pytest.approx(
+        report["latency_ms"]["mean"], rel=0.05
+    )
+    assert report["latency_ms"]["p50"] <= report["latency_ms"]["p99.99"] < 1000 * report["seconds"]
+    json.dumps(report)  # plain values
+    assert again["tuples"] == again["results"] == 0  # nothing was left to do
+    with pytest.raises(InvalidInput, match="mode"):
+        Run(spark, loaded, plan, Settings(tmp_path / "run", until_end=True, speed=4.0)).start()
+
+
+def test_two_queries_over_recordings(spark: Any, tmp_path: Path) -> None:
+    left, right = tables()
+    inputs = file_inputs(tmp_path / "s", left, right, 2)
+    document = {
+        **SMALL,
+        "streams": {name: {**stream, "input": inputs[name]} for name, stream in SMALL["streams"].items()},
+    }
+    query = SMALL["queries"][0]
+    document["queries"] = [{**query, "id": f"q{ms}", "window": {"tumbling": f"{ms}ms"}} for ms in (100, 1000)]
+    loaded = load(write_scenario(tmp_path / "s", document))
+    plan = optimizer.optimize(loaded.problem, loaded.options)
+    running = RealtimeRun(spark, loaded, plan, Settings(tmp_path / "run", until_end=True, speed=10.0, format="json"))
+    running.start()
+    running.wait()
+    rows = [
+        json.loads(line)
+        for file in (tmp_path / "run" / "results").glob("*.jsonl")
+        for line in file.read_text().splitlines()
+    ]
+    for ms in (100, 1000):
+        mine = [row for row in rows if row["query"] == f"q{ms}"]
+        assert len(mine) == plain(left, right, REGIONS, ms * 1000).total() > 10
+        assert {(row["left_unit"], row["right_unit"]) for row in mine} == {("p", "h")}
+    assert len({row["id"] for row in rows}) == len(rows)
+
+
+def test_what_can_be_had_in_real_time(tmp_path: Path) -> None:
+    loaded, _ = scenario(tmp_path / "s", generated())
+    assert why_not(loaded, Settings(tmp_path), None) is None
+    assert slots(loaded) == 6
+    assert "cluster" in (why_not(loaded, Settings(tmp_path), "spark://there:7077") or "")
+    assert "--emulate" in (why_not(loaded, Settings(tmp_path, emulate=True), None) or "")
+    assert "delta" in (why_not(loaded, Settings(tmp_path, format="delta"), None) or "")
+    files = {name: {"format": "csv", "path": "x"} for name in SMALL["streams"]}
+    loaded, _ = scenario(tmp_path / "f", files)
+    assert "--speed" in (why_not(loaded, Settings(tmp_path), None) or "")
+    assert why_not(loaded, Settings(tmp_path, speed=2.0), None) is None
