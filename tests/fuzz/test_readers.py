@@ -152,6 +152,35 @@ def _read_polygons(folder: Path) -> None:
     read_polygons(folder / "regions.geojson")
 
 
+def _site(folder: Path) -> None:
+    import numpy as np
+
+    import streams
+    from nova.routing.flow import Flow
+    from nova.scenario.model import StreamInput
+    from nova.spark.sites import share
+    from nova.spark.sources.inputs import Feed
+    from tilings import random_replicas
+
+    problem = streams.problem(regions=2, per_region=3, nodes=5)
+    plan = streams.plan(problem, random_replicas(streams.resolve(problem), 5, 1))
+    carried = pa.schema([("value", pa.float64()), ("zone", pa.string())])
+    feeds = {
+        name: Feed(StreamInput(format="csv", path="x.csv"), (), (), Path("/somewhere"), name)
+        for name in problem.streams
+    }
+    flow = Flow("climate", 1_000_000, ("zone",), carried, carried, 16)
+    made = list(share.cut(problem, plan, [flow], feeds, share.Settled("exchange"), [True], None))
+    most = int(np.argmax([len(one.replicas) for one in made]))
+    made[most].write(folder / "site")
+
+
+def _read_site(folder: Path) -> None:
+    from nova.spark.sites.share import read
+
+    read(folder / "site")
+
+
 PLAN = ("plan/*",)
 READERS: dict[str, Reader] = {
     "scenario-csv": Reader(write_files, command("plan", "@scenario.yaml", "-o", "@out"), ("*",)),
@@ -177,6 +206,7 @@ READERS: dict[str, Reader] = {
     "state-apply": Reader(_state, command("events", "apply", "@state", "@events.jsonl"), ("state/*", "*.jsonl")),
     "changes": Reader(_changes, _read_changes, ("changes.json",)),
     "coordinates": Reader(_coordinates, _read_coordinates, ("*",)),
+    "site": Reader(_site, _read_site, ("site/*",)),
     "regions": Reader(_polygons, _read_polygons, ("*",)),
 }
 SAMPLES = Path(__file__).parents[1] / "imports" / "samples"
@@ -200,7 +230,7 @@ for _kind, _words in IMPORTS.items():
         command("import", _kind, *_words, "-o", "@out"),
         tuple(word[1:] for word in _words if word.startswith("@")),
     )
-SPARK_ROOM = ("changes", "coordinates", "regions")
+SPARK_ROOM = ("changes", "coordinates", "regions", "site")
 """Readers of the room that needs pyspark (though no session)."""
 
 

@@ -77,7 +77,9 @@ function draw() {
     tell(line, () => `${name(flow[6])} → ${name(flow[7])}\n${number(flow[4])} tuples/s ${out ? 'joined there, results to the sink' : 'to be joined'}`);
   }
   const marks = [];
-  data.nodes.forEach((node, k) => {
+  const layer = k => data.nodes[k].kind & SINK ? 3 : data.nodes[k].kind & HOST ? 2 : data.nodes[k].kind & SOURCE ? 1 : 0;
+  data.nodes.map((_, k) => k).sort((a, b) => layer(a) - layer(b)).forEach(k => {
+    const node = data.nodes[k];
     const [x, y] = [s.x(node.x), s.y(node.y)];
     if (x < -20 || y < -20 || x > s.width + 20 || y > s.height + 20) return;
     const far = picked !== null && picked !== k && !data.flows.some(f => f[6] === k && f[7] === picked || f[7] === k && f[6] === picked);
@@ -110,7 +112,7 @@ function draw() {
   const rank = ([node]) => (node.kind & SINK ? 0 : node.kind & HOST ? 1 : node.kind & SOURCE ? 2 : 3) - node.load / data.most / 2;
   let named = 0;
   for (const [node, k, x, y, r] of marks.sort((a, b) => rank(a) - rank(b))) {
-    if (named > 120) break;
+    if (named >= (few ? 120 : 40)) break;
     const text = short(node.id, 34), width = text.length * 7.2 + 2;
     const sides = [[x + r + 4, y + 4], [x - r - 4 - width, y + 4], [x - width / 2, y - r - 5], [x - width / 2, y + r + 14],
                    [x + r + 1, y - r - 2], [x + r + 1, y + r + 12], [x - r - 1 - width, y - r - 2], [x - r - 1 - width, y + r + 12]];

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from nova.model.errors import Fault, InvalidInput
 from nova.model.plan import Plan
 from nova.model.problem import Problem
+from nova.model.reading import read_json, read_parquet
 from nova.model.replicas import SHARES, Replicas, with_keys
 from nova.routing import Routes
 from nova.routing.flow import Flow
@@ -36,6 +37,15 @@ SIDES: tuple[SideName, SideName] = ("left", "right")
 SMALL_SPARK = {"spark.master": "local[1]", "spark.driver.memory": "512m"}
 """What a site's Spark gets unless its configuration says otherwise: edge nodes are small."""
 LATENESS_MS = 10_000
+COLUMNS = {
+    "sources": {"row": "int32", "stream": "string", "id": "string", "node": "string", "rate": "double"},
+    "nodes": {"row": "int32", "id": "string"},
+    "replicas": {
+        **dict.fromkeys(("query", "left_source", "right_source", "node"), "string"),
+        **dict.fromkeys(SHARES[:6], "double"),
+    },
+}
+"""Columns of a site's tables, with their types."""
 
 
 @dataclass(frozen=True)
@@ -173,12 +183,12 @@ def read(folder: Path) -> Share:
     """Read what `write` wrote."""
     file = folder / FILE
     try:
-        told = json.loads(file.read_text())
+        told = read_json(file, "a site")
         if told.get("nova") != FORMAT:
             raise InvalidInput(
                 [Fault(str(file), f"site format {FORMAT} expected", field="nova", value=told.get("nova"))]
             )
-        tables = {name: pq.read_table(folder / f"{name}.parquet") for name in ("sources", "nodes", "replicas")}
+        tables = {name: _table(folder / f"{name}.parquet", COLUMNS[name]) for name in COLUMNS}
         return Share(
             told["site"],
             told["scenario_digest"],
@@ -188,10 +198,23 @@ def read(folder: Path) -> Share:
             place=str(file),
             **tables,
         )
-    except FileNotFoundError as error:
-        raise InvalidInput([Fault(str(error.filename or folder), "no such file of a site")]) from None
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError, pa.ArrowInvalid) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, pa.ArrowException) as error:
         raise InvalidInput([Fault(str(folder), f"not a site that nova deploy wrote: {error}")]) from None
+
+
+def _table(file: Path, kinds: Mapping[str, str]) -> pa.Table:
+    """A table of a site, its columns of the kinds that they were written with."""
+    table = read_parquet(file, "a site")
+    faults = [
+        Fault(str(file), f"{kind} expected", field=name, value=str(table.schema.field(name).type) if has else None)
+        for name, kind in kinds.items()
+        if not (has := table.column_names.count(name) == 1)
+        or str(table.schema.field(name).type) != kind
+        or table[name].null_count
+    ]
+    if faults:
+        raise InvalidInput(faults)
+    return table
 
 
 def cut(
