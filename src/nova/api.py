@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from nova.controller import events
 from nova.controller.changes import Change
+from nova.controller.codec import event_from_json, lines_of, parse_steps
 from nova.controller.controller import Controller, Waiting
 from nova.controller.events import Event, OneEvent
 from nova.controller.stability import Stability
@@ -305,9 +306,10 @@ def reoptimize(
 
 def _steps(happened: EventLike | Iterable[EventLike] | str | Path) -> Iterable[tuple[Event, ...]]:
     if isinstance(happened, str | Path):
-        return (step for _, step in events.read(happened))
+        path = Path(happened)
+        return (step.events for step in parse_steps(lines_of(path), str(path)))
     several = [happened] if isinstance(happened, OneEvent | Mapping) else list(happened)
-    return [(one if isinstance(one, OneEvent) else events.from_json(dict(one)),) for one in several]
+    return [(one if isinstance(one, OneEvent) else event_from_json(dict(one)),) for one in several]
 
 
 def _scenario(what: Plannable, overrides: Mapping[str, Any] | None = None) -> Scenario:

@@ -70,6 +70,8 @@ def placement(plan: Plan, problem: Problem) -> Placement:
                 row["right_to"],
                 row["slice_from"],
                 row["slice_to"],
+                row["key_from"],
+                row["key_to"],
             )
         )
     return {key: sorted(parts, key=str) for key, parts in sorted(found.items())}
@@ -77,14 +79,14 @@ def placement(plan: Plan, problem: Problem) -> Placement:
 
 def now(running: Controller) -> Placement:
     """What runs."""
-    written = problem_of(running.state, running.names, running.measured)
+    written = problem_of(running.state)
     return placement(plan_of(running.state, written), written.problem)
 
 
 def keeps_its_promises(running: Controller) -> Placement:
     """The plan tiles exactly, overloads nothing, and runs on nodes that there are; the books agree with it. Returns
     what runs."""
-    written = problem_of(running.state, running.names, running.measured)
+    written = problem_of(running.state)
     problem, plan = written.problem, plan_of(running.state, written)
     check(problem, plan)
     load, limit = node_load(flows(plan), len(problem.nodes)), node_limit(problem)
@@ -96,7 +98,7 @@ def keeps_its_promises(running: Controller) -> Placement:
     rows = np.flatnonzero(state.nodes["alive"][: state.nodes.end])
     assert np.allclose(state.nodes["used"][rows], load, rtol=1e-9, atol=1e-6)
     for row, name in zip(rows.tolist(), problem.nodes.ids.to_pylist(), strict=True):
-        assert running.names.nodes[row] == name
+        assert running.state.names.nodes[row] == name
         slot = int(state.nodes["slot"][row])
         assert (slot >= 0) == (state.nodes["room"][row] > 0)
         if slot >= 0:

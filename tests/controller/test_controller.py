@@ -135,7 +135,7 @@ def test_a_source_comes_with_the_joins_its_rules_say(ruled):
         SourceAdded(
             stream="left",
             source="new",
-            node=ruled.names.nodes[3],
+            node=ruled.state.names.nodes[3],
             rate=2.0,
             attributes={"region": "3", "site": "none"},
             partners={"join": ("r1",)},
@@ -156,7 +156,7 @@ def test_a_source_comes_with_the_joins_its_rules_say(ruled):
 
 
 def test_a_source_leaves_with_its_joins(ruled):
-    name = next(iter(ruled.names.source_rows[0]))
+    name = next(iter(ruled.state.names.source_rows[0]))
     changes = ruled.handle(SourceRemoved(stream="left", source=name))
     keeps_its_promises(ruled)
     assert not any(name in key for key in now(ruled))
@@ -180,7 +180,7 @@ def test_a_pair_is_withdrawn_and_allowed_again(running):
 
 def test_queries_come_and_go(ruled):
     before = set(now(ruled))
-    ruled.handle(QueryAdded(query="more", left="right", right="left", sink=ruled.names.nodes[2], on=("region",)))
+    ruled.handle(QueryAdded(query="more", left="right", right="left", sink=ruled.state.names.nodes[2], on=("region",)))
     keeps_its_promises(ruled)
     assert {key for key in now(ruled) if key[0] == "more"} == {
         ("more", right, left) for query, left, right in before if query == "region"
@@ -227,7 +227,7 @@ def test_a_site_of_hundreds_goes_dark_in_one_step():
 
 
 def test_a_measured_round_trip_pulls_a_node_nearer(running):
-    a, b = running.names.nodes[0], running.names.nodes[1]
+    a, b = running.state.names.nodes[0], running.state.names.nodes[1]
     at = running.problem().nodes.coordinates
     before = math.dist(at[0], at[1])
     running.handle(LatencyMeasured(from_node=a, to_node=b, rtt_ms=before / 2))

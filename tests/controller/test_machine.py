@@ -87,14 +87,14 @@ class Running(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def node_measured(self, data: st.DataObject) -> None:
-        names = self.running.names.node_rows
+        names = self.running.state.names.node_rows
         if len(names) > 3:
             rtts = {self.pick(data, names): data.draw(st.floats(0.5, 90)) for _ in range(3)}
             self.happen(NodeAdded(node=self.fresh("n"), capacity=50.0, rtts=rtts))
 
     @rule(data=st.data(), how_many=st.integers(1, 6))
     def site_goes_dark(self, data: st.DataObject, how_many: int) -> None:
-        names = sorted(self.running.names.node_rows)
+        names = sorted(self.running.state.names.node_rows)
         if len(names) > how_many + 4:
             gone = data.draw(st.lists(st.sampled_from(names), min_size=how_many, max_size=how_many, unique=True))
             self.happen(*[NodeRemoved(node=name) for name in gone])
@@ -102,7 +102,7 @@ class Running(RuleBasedStateMachine):
     @rule(data=st.data(), at=place, capacity=amount, rate=amount)
     def much_at_once(self, data: st.DataObject, at: tuple[float, float], capacity: float, rate: float) -> None:
         """A node is replaced by another, on which a new source begins, while others change."""
-        names = self.running.names
+        names = self.running.state.names
         if len(names.node_rows) > 8 and names.source_rows[0]:
             gone, other = data.draw(
                 st.lists(st.sampled_from(sorted(names.node_rows)), min_size=2, max_size=2, unique=True)
@@ -118,22 +118,22 @@ class Running(RuleBasedStateMachine):
 
     @rule(data=st.data(), at=place)
     def node_moved(self, data: st.DataObject, at: tuple[float, float]) -> None:
-        self.happen(NodeMoved(node=self.pick(data, self.running.names.node_rows), coordinates=at))
+        self.happen(NodeMoved(node=self.pick(data, self.running.state.names.node_rows), coordinates=at))
 
     @rule(data=st.data(), capacity=amount, hosts=st.sampled_from([None, None, True, False]))
     def capacity_changed(self, data: st.DataObject, capacity: float, hosts: bool | None) -> None:
-        name = self.pick(data, self.running.names.node_rows)
+        name = self.pick(data, self.running.state.names.node_rows)
         self.happen(CapacityChanged(node=name, capacity=capacity, hosts=hosts))
 
     @rule(data=st.data(), rtt=st.floats(0.5, 200))
     def latency_measured(self, data: st.DataObject, rtt: float) -> None:
-        a, b = self.pick(data, self.running.names.node_rows), self.pick(data, self.running.names.node_rows)
+        a, b = self.pick(data, self.running.state.names.node_rows), self.pick(data, self.running.state.names.node_rows)
         if a != b:
             self.happen(LatencyMeasured(from_node=a, to_node=b, rtt_ms=rtt))
 
     @rule(data=st.data(), side=st.integers(0, 1), rate=amount, region=st.sampled_from(["0", "3", "far"]))
     def source_added(self, data: st.DataObject, side: int, rate: float, region: str) -> None:
-        names = self.running.names
+        names = self.running.state.names
         others = sorted(names.source_rows[1 - side])
         partners = {"join": tuple(others[:2])} if "join" in names.query_rows and others else None
         self.happen(
@@ -149,7 +149,7 @@ class Running(RuleBasedStateMachine):
 
     def some_source(self, data: st.DataObject) -> tuple[str, str] | None:
         side = data.draw(st.integers(0, 1))
-        names = self.running.names
+        names = self.running.state.names
         known = names.source_rows[side]
         return (names.streams[side], self.pick(data, known)) if known else None
 
@@ -167,7 +167,7 @@ class Running(RuleBasedStateMachine):
 
     @rule(data=st.data(), allow=st.booleans())
     def pair(self, data: st.DataObject, allow: bool) -> None:
-        names = self.running.names
+        names = self.running.state.names
         if not names.query_rows:
             return
         query = self.pick(data, names.query_rows)
@@ -179,7 +179,7 @@ class Running(RuleBasedStateMachine):
 
     @rule(data=st.data(), on=st.sampled_from([None, ("region",)]), window=st.sampled_from([1000.0, 1e7]))
     def query_added(self, data: st.DataObject, on: tuple[str, ...] | None, window: float) -> None:
-        names = self.running.names
+        names = self.running.state.names
         if on is not None and "region" not in names.query_rows:
             on = None
         self.happen(
@@ -195,12 +195,12 @@ class Running(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def query_removed(self, data: st.DataObject) -> None:
-        if self.running.names.query_rows:
-            self.happen(QueryRemoved(query=self.pick(data, self.running.names.query_rows)))
+        if self.running.state.names.query_rows:
+            self.happen(QueryRemoved(query=self.pick(data, self.running.state.names.query_rows)))
 
     @rule(data=st.data())
     def sink_moved(self, data: st.DataObject) -> None:
-        names = self.running.names
+        names = self.running.state.names
         if names.query_rows:
             self.happen(SinkMoved(query=self.pick(data, names.query_rows), sink=self.pick(data, names.node_rows)))
 

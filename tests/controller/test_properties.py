@@ -27,12 +27,12 @@ from nova.controller import (
     SourceRemoved,
     Stability,
 )
-from nova.controller.layout import GONE
-from nova.controller.random_events import Drawing
+from nova.controller.schema import GONE
 from nova.model.options import Options
 from nova.model.problem import Nodes, Pairs, Problem, Query, Sources
 from nova.optimizer import optimize
 from nova.synthetic import draw
+from nova_lab.bench.drawn_events import Drawing
 
 STILL = Stability(effort=0)
 """Moves only what must move."""
@@ -48,23 +48,23 @@ def come_and_go(draw_from: st.DrawFn, running: Controller) -> tuple[Event, Event
             capacity = draw_from(st.sampled_from([5.0, 80.0, 1000.0]))
             return NodeAdded(node="new", capacity=capacity, coordinates=at), NodeRemoved(node="new")
         case "source":
-            node = draw_from(st.sampled_from(sorted(running.names.node_rows)))
-            partner = draw_from(st.sampled_from(sorted(running.names.source_rows[1])))
+            node = draw_from(st.sampled_from(sorted(running.state.names.node_rows)))
+            partner = draw_from(st.sampled_from(sorted(running.state.names.source_rows[1])))
             rate = draw_from(st.sampled_from([1.0, 20.0, 60.0]))
             return (
                 SourceAdded(stream="left", source="new", node=node, rate=rate, partners={"join": (partner,)}),
                 SourceRemoved(stream="left", source="new"),
             )
         case "rate":
-            source = draw_from(st.sampled_from(sorted(running.names.source_rows[0])))
-            rate = float(running.state.sources["rate"][running.names.source("left", source)])
+            source = draw_from(st.sampled_from(sorted(running.state.names.source_rows[0])))
+            rate = float(running.state.sources["rate"][running.state.names.source("left", source)])
             return (
                 RateChanged(stream="left", source=source, rate=rate * 0.5),
                 RateChanged(stream="left", source=source, rate=rate),
             )
         case _:
-            left = draw_from(st.sampled_from(sorted(running.names.source_rows[0])))
-            right = draw_from(st.sampled_from(sorted(running.names.source_rows[1])))
+            left = draw_from(st.sampled_from(sorted(running.state.names.source_rows[0])))
+            right = draw_from(st.sampled_from(sorted(running.state.names.source_rows[1])))
             if ("join", left, right) in now(running):
                 return PairAllowed(query="join", left=left, right=right), PairAllowed(
                     query="join", left=left, right=right
@@ -188,7 +188,18 @@ def test_the_same_events_give_the_same_plan_bit_by_bit(partition):
         assert first.handle(event) == second.handle(event)
     one, two = first.plan(), second.plan()
     assert first.problem().digest == second.problem().digest
-    for name in ("join", "node", "left_from", "left_to", "right_from", "right_to", "slice_from", "slice_to"):
+    for name in (
+        "join",
+        "node",
+        "left_from",
+        "left_to",
+        "right_from",
+        "right_to",
+        "slice_from",
+        "slice_to",
+        "key_from",
+        "key_to",
+    ):
         assert getattr(one.replicas, name).tobytes() == getattr(two.replicas, name).tobytes()
 
 
@@ -196,7 +207,7 @@ def test_jitter_of_a_few_ms_moves_nothing():
     running = controller(120, seed=2)
     at = running.problem().nodes.coordinates.copy()
     random = np.random.default_rng(0)
-    for row, name in enumerate(running.names.nodes):
+    for row, name in enumerate(running.state.names.nodes):
         for _ in range(3):
             shifted = at[row] + random.uniform(-3.0, 3.0, size=2)
             assert running.handle(NodeMoved(node=name, coordinates=tuple(shifted.tolist()))) == []
@@ -260,6 +271,8 @@ def test_a_long_run_does_not_grow():
     for table, most in ((state.nodes, 450), (state.sources, 300), (state.joins, 200), (state.replicas, 600)):
         assert table.end - len(table.free) <= table.end <= most, table.rows.dtype.names
     assert len(state.index.node) <= 2 * 450
-    assert len(running.queue) <= 2 * len(running.waiting) + 64
-    homes = {int(row) for rows in running.homes.values() for row in rows}
-    assert homes == set(np.flatnonzero((state.replicas["home"] >= 0) & (state.replicas["next"] != GONE)).tolist())
+    assert len(state.backlog.queue) <= 2 * len(state.backlog) + 64
+    evicted = {int(row) for rows in state.evicted.values() for row in rows}
+    assert evicted == set(
+        np.flatnonzero((state.replicas["evicted_from"] >= 0) & (state.replicas["next"] != GONE)).tolist()
+    )

@@ -6,13 +6,13 @@ import subprocess
 import sys
 
 SCRIPT = """
-from nova.controller import costs, improve, ledger, lists, place, warm
+from nova.controller import improve, ledger, place, warm
 from numba.core.registry import CPUDispatcher
 
 warm.warm()
 cold = [
     f"{module.__name__}.{name}"
-    for module in (costs, place, lists, improve, ledger)
+    for module in (place, improve, ledger)
     for name, kernel in vars(module).items()
     if isinstance(kernel, CPUDispatcher) and not kernel.signatures
     and kernel.py_func.__code__.co_varnames[0] == "h"  # takes the handle: Python calls it

@@ -15,8 +15,8 @@ from hypothesis.stateful import initialize, rule
 from controller.running import with_rules
 from controller.test_machine import Running
 from nova.controller import Controller, Event, NodeAdded
+from nova.controller.codec import Step
 from nova.journal.replay import identical, replay, tables_of
-from nova.journal.steps import Step
 from nova.journal.store import Store
 from nova.model.options import Options
 from nova.model.plan import read

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nova.controller import Controller, NodeAdded, NodeRemoved, RateChanged
+from nova.controller import NodeAdded, NodeRemoved, RateChanged
+from nova.controller.codec import Step
+from nova.controller.state import State
 from nova.journal import snapshot
 from nova.journal.errors import Damaged, Locked, NotDurable
 from nova.journal.journal import segment_path
 from nova.journal.replay import identical, replay, tables_of
-from nova.journal.steps import Step
 from nova.journal.store import Store
 from nova.model.errors import InvalidInput, NovaError
 from nova_lab.bench.kills import CLIENT, Torture, run
@@ -177,7 +178,7 @@ def test_a_step_that_dies_half_way_closes_the_store(
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(Controller, "_end", stop)
+            patch.setattr(State, "end_step", stop)
             with pytest.raises(KeyboardInterrupt):
                 store.submit(torture.step(2))
         assert not store.usable

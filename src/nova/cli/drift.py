@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import typer
@@ -36,6 +37,8 @@ def command(scenario: Path = SCENARIO, plan: Path = PLAN, as_json: bool = JSON) 
         f"{plan} beside a fresh plan",
         ["", "running", "fresh", "gain", "gain, %"],
         [
+            _row("felt latency of a result, mean, ms", found.felt_running.mean_ms, found.felt_fresh.mean_ms),
+            _row("felt latency of a result, 99th percentile, ms", found.felt_running.p99_ms, found.felt_fresh.p99_ms),
             _row("latency of a source, mean, ms", running.latency_mean_ms, fresh.latency_mean_ms),
             _row("latency of a source, 90th percentile, ms", running.latency_p90_ms, fresh.latency_p90_ms),
             _row(f"cost, objective {fresh.objective}, ms", *costs),
@@ -64,6 +67,8 @@ def command(scenario: Path = SCENARIO, plan: Path = PLAN, as_json: bool = JSON) 
 
 
 def _row(name: str, running: float, fresh: float) -> list[object]:
+    if not (math.isfinite(running) and math.isfinite(fresh)):  # queues that never settle
+        return [name, running, fresh, None, None]
     return [name, running, fresh, running - fresh, _percent(running - fresh, running)]
 
 

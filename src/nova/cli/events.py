@@ -18,7 +18,7 @@ from nova.cli import MARKUP
 from nova.cli.changes import HYSTERESIS, JITTER, MIGRATION, change_row, stability_of, write_running
 from nova.cli.opening import open_plan
 from nova.cli.output import JSON, emit_json, progress, table, warn
-from nova.cli.reoptimize import lines_of, name_of, told_waiting
+from nova.cli.reoptimize import lines_of, name_of, waiting_text
 
 if TYPE_CHECKING:
     from nova.journal.store import Outcome, Store
@@ -57,11 +57,11 @@ def apply(
     hysteresis: float | None = HYSTERESIS,
     as_json: bool = JSON,
 ) -> None:
-    """Apply events to the plan in STATE, and tell the changes of each once its events are on the disk.
+    """Apply events to the plan in STATE, and print the changes of each once its events are on the disk.
 
     What is printed is durable: killed at any moment, the next call goes on behind the last line it printed, or a little
     further. With --client NAME (or `client` and `number` in the lines) the same lines can be given again after a crash:
-    those that were applied before are told as repeated, and not applied twice. At the first line that is wrong the
+    those that were applied before are answered as repeated, and not applied twice. At the first line that is wrong the
     command stops with exit code 2; the lines before it are applied. The plan and its scenario are written to
     STATE/current at the end. With --json: one JSON line for each step, and one at the end.
 
@@ -71,8 +71,8 @@ def apply(
 
     `tail -f feed.jsonl | nova events apply state`
     """
+    from nova.controller.codec import parse_steps
     from nova.journal.identity import MARKER
-    from nova.journal.steps import parse
     from nova.model.errors import InvalidInput
 
     if not (state / MARKER).exists():
@@ -86,17 +86,17 @@ def apply(
         _same_origin(
             store, scenario, plan, {"jitter_ms": jitter_ms, "migration_ms": migration_ms, "hysteresis": hysteresis}
         )
-        teller = _Teller(as_json)
+        printer = _Printer(as_json)
 
         def commit() -> None:
-            teller.tell(store.commit())
+            printer.show(store.commit())
             if store.snapshot_due:
                 _snapshot(store)
 
         wrong: InvalidInput | KeyboardInterrupt | None = None
         lines = _live(commit) if str(events) == "-" else lines_of(events)
         try:
-            for count, step in enumerate(parse(lines, name_of(events), client), 1):
+            for count, step in enumerate(parse_steps(lines, name_of(events), client), 1):
                 store.submit(step)
                 if count % GROUP == 0:
                     commit()
@@ -107,7 +107,7 @@ def apply(
                 raise
             wrong = error
         commit()
-        teller.end(store, store.export())
+        printer.end(store, store.export())
         if wrong is not None:
             raise wrong
 
@@ -196,16 +196,16 @@ def _live(idle: Callable[[], None]) -> Iterator[str]:
         yield line
 
 
-class _Teller:
+class _Printer:
     """Prints what became durable, at once."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
         self.steps = self.repeated = self.changes = 0
 
-    def tell(self, outcomes: list[Outcome]) -> None:
+    def show(self, outcomes: list[Outcome]) -> None:
         """Steps that are durable now."""
-        from nova.controller.changes import to_json
+        from nova.controller.codec import change_to_json
 
         for one in outcomes:
             self.steps += 1
@@ -218,7 +218,8 @@ class _Teller:
                             "line": one.step.line,
                             "sequence": one.sequence,
                             "repeated": one.sequence is None,
-                            "changes": [to_json(change) for change in one.changes],
+                            "changes": [change_to_json(change) for change in one.changes],
+                            "replan_gain_ms": one.replan_gain_ms,
                         },
                         ensure_ascii=False,
                     )
@@ -258,7 +259,7 @@ class _Teller:
                 f"{store.folder} is at step {store.sequence:,}; plan: {current / 'plan'}"
             )
         if waiting:
-            warn([f"{len(waiting):,} sub-joins do not run, among them {told_waiting(waiting[0])}"])
+            warn([f"{len(waiting):,} sub-joins do not run, among them {waiting_text(waiting[0])}"])
 
 
 @app.command()

@@ -42,23 +42,28 @@ def command(
     -e - -o demo/plan2`
     """
     from nova.controller import Change, Controller
-    from nova.controller.changes import to_json
+    from nova.controller.codec import change_to_json, parse_steps
     from nova.controller.export import inputs_of
-    from nova.journal.steps import parse
     from nova.scenario.folder import refuse_other_folder
 
     refuse_other_folder(output)
     opened = open_plan(scenario, plan)
-    told: list[dict[str, Any]] = []
+    steps: list[dict[str, Any]] = []
     changes: list[Change] = []
     with progress("taking in events"):
         running = Controller.from_plan(
             opened.scenario.problem, opened.plan, stability_of(jitter_ms, migration_ms, hysteresis)
         )
         cost = running.cost()
-        for step in parse(lines_of(events), name_of(events)):
+        for step in parse_steps(lines_of(events), name_of(events)):
             made = running.handle(step.events, step.file, step.line)
-            told.append({"line": step.line, "changes": [to_json(change) for change in made]})
+            steps.append(
+                {
+                    "line": step.line,
+                    "changes": [change_to_json(change) for change in made],
+                    "replan_gain_ms": running.replan_gain_ms,
+                }
+            )
             changes += made
         file = write_running(running, output, inputs_of(opened.scenario))
     waiting = running.waiting_list()
@@ -67,7 +72,7 @@ def command(
             {
                 "plan": str(output),
                 "scenario": None if file is None else str(file),
-                "steps": told,
+                "steps": steps,
                 "cost_before_ms": cost,
                 "cost_after_ms": running.cost(),
                 "waiting": [{name: getattr(one, name) for name in one.__slots__} for one in waiting],
@@ -80,10 +85,11 @@ def command(
             "Summary",
             ["", "value"],
             [
-                ["steps", len(told)],
+                ["steps", len(steps)],
                 *([f"changes: {kind}", count] for kind, count in sorted(kinds.items())),
                 ["cost before, ms", cost],
                 ["cost after, ms", running.cost()],
+                *([] if (gain := running.replan_gain_ms) is None else [["a re-plan would save, ms", gain]]),
                 ["sub-joins that do not run", len(waiting)],
             ],
         )
@@ -91,10 +97,10 @@ def command(
     if file is None:
         warn(["no two sources join any more: no scenario was written"])
     if waiting:
-        warn([f"{len(waiting):,} sub-joins do not run, among them {told_waiting(waiting[0])}"])
+        warn([f"{len(waiting):,} sub-joins do not run, among them {waiting_text(waiting[0])}"])
 
 
-def told_waiting(one: Waiting) -> str:
+def waiting_text(one: Waiting) -> str:
     """A sub-join that does not run, in words."""
     return f"{one.query}: {one.left} ⋈ {one.right} ({one.reason})"
 
@@ -106,15 +112,13 @@ def name_of(events: Path) -> str:
 
 def lines_of(events: Path) -> Iterator[str]:
     """The lines of a file of events, or of stdin."""
+    from nova.controller import codec
     from nova.model.errors import Fault, InvalidInput
 
+    if str(events) != "-":
+        yield from codec.lines_of(events)
+        return
     try:
-        if str(events) == "-":
-            yield from sys.stdin
-        else:
-            with events.open(encoding="utf-8") as file:
-                yield from file
-    except OSError as error:
-        raise InvalidInput([Fault(name_of(events), f"cannot be read: {error.strerror}")]) from None
+        yield from sys.stdin
     except UnicodeDecodeError:
         raise InvalidInput([Fault(name_of(events), "not UTF-8 text")]) from None

@@ -1,4 +1,4 @@
-"""Re-optimization: events in, plan changes out (Section 3.5 of the paper).
+"""Controller: events in, plan changes out (Section 3.5 of the paper).
 
     running = Controller.from_plan(problem, plan, Stability())
     changes = running.handle(NodeRemoved(node="rack7"))        # one event …
@@ -9,7 +9,7 @@
 controller is pure: no clock, no files, and the same plan and events always give the same plan, bit by bit. `plan()` and
 `problem()` go with each other, and are written out anew on each call: they take as long as the plan is large.
 
-JSON forms, the only ones: `events.to_json/from_json/to_line/parse/read` and `changes.to_json/to_line`.
+The JSON forms of events and changes, the only ones, are in `nova.controller.codec`.
 """
 
 from __future__ import annotations

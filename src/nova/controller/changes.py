@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, TypeAlias
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
 
-Shares: TypeAlias = tuple[float, float, float, float, float, float]
-"""left_from, left_to, right_from, right_to, slice_from, slice_to: as in a plan's replica table."""
+Shares: TypeAlias = tuple[float, ...]
+"""A box of a sub-join: left_from, left_to, right_from, right_to, slice_from, slice_to, key_from, key_to, as in a plan's
+replica table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,16 @@ class Deploy(_Change):
     node: str
     shares: Shares
 
+    @property
+    def stops(self) -> tuple[Part, ...]:
+        """Parts that no longer run."""
+        return ()
+
+    @property
+    def starts(self) -> tuple[Part, ...]:
+        """Parts that run from now on."""
+        return (Part(self.node, self.shares),)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undeploy(_Change):
@@ -49,6 +59,16 @@ class Undeploy(_Change):
     kind: ClassVar[str] = "undeploy"
     node: str
     shares: Shares
+
+    @property
+    def stops(self) -> tuple[Part, ...]:
+        """Parts that no longer run."""
+        return (Part(self.node, self.shares),)
+
+    @property
+    def starts(self) -> tuple[Part, ...]:
+        """Parts that run from now on."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +81,16 @@ class Move(_Change):
     from_node: str
     shares: Shares
 
+    @property
+    def stops(self) -> tuple[Part, ...]:
+        """Parts that no longer run."""
+        return (Part(self.from_node, self.shares),)
+
+    @property
+    def starts(self) -> tuple[Part, ...]:
+        """Parts that run from now on."""
+        return (Part(self.node, self.shares),)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repartition(_Change):
@@ -71,15 +101,16 @@ class Repartition(_Change):
     before: tuple[Part, ...]
     after: tuple[Part, ...]
 
+    @property
+    def stops(self) -> tuple[Part, ...]:
+        """Parts that no longer run."""
+        return self.before
+
+    @property
+    def starts(self) -> tuple[Part, ...]:
+        """Parts that run from now on."""
+        return self.after
+
 
 Change: TypeAlias = Deploy | Undeploy | Move | Repartition
-
-
-def to_json(change: Change) -> dict[str, Any]:
-    """A change as plain JSON values; `change` is its kind."""
-    return {"change": change.kind, **asdict(change)}
-
-
-def to_line(change: Change) -> str:
-    """A change as one line of JSON."""
-    return json.dumps(to_json(change), ensure_ascii=False)
+KINDS: dict[str, type[Change]] = {kind.kind: kind for kind in (Deploy, Undeploy, Move, Repartition)}

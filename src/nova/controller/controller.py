@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from nova.controller import validate as admission
-from nova.controller.apply import Step
+from nova.controller.apply import Impact, apply
 from nova.controller.changes import Change
-from nova.controller.costs import total_cost
 from nova.controller.derived import with_derived
 from nova.controller.events import Event, OneEvent
-from nova.controller.layout import CREATED, GONE, REMOVED, STEP
-from nova.controller.ledger import end_step
+from nova.controller.improve import improve
+from nova.controller.ledger import total_cost
 from nova.controller.materialize import plan_of, problem_of
-from nova.controller.measurements import Measured
-from nova.controller.names import Names
-from nova.controller.report import changes_of
-from nova.controller.settle import Settling
+from nova.controller.place import place
+from nova.controller.replan import replan
+from nova.controller.report import report
 from nova.controller.stability import Stability
 from nova.controller.state import State
+from nova.controller.validate import validate
 from nova.model.errors import InvalidInput
 from nova.model.options import Options
 from nova.model.plan import Plan
@@ -45,16 +40,8 @@ class Waiting:
 class Controller:
     """Follows a running plan through events. Make one with `from_plan`."""
 
-    def __init__(self, state: State, names: Names, measured: Measured, stability: Stability) -> None:
-        self.state, self.names, self.measured, self.stability = state, names, measured, stability
-        self.waiting: dict[int, float] = {}
-        """Sub-joins that do not run (or, if allowed, overload their hosts): their demand, infinite without a sink."""
-        self.queue: list[tuple[float, int]] = []
-        """The same as a heap, smallest demand first; entries that disagree with `waiting` are out of date."""
-        self.homes: dict[int, set[int]] = {}
-        """Replicas that were ousted, by the node they were ousted from."""
-        self.lifted = bool(np.any(state.nodes["height"][: state.nodes.end] > 0))
-        """Whether nodes have heights, so that newcomers get one."""
+    def __init__(self, state: State) -> None:
+        self.state = state
 
     @classmethod
     def from_plan(cls, problem: Problem, plan: Plan, stability: Stability = Stability()) -> Controller:
@@ -62,12 +49,7 @@ class Controller:
         if bound := [query.id for query in problem.queries if query.requires]:
             named = ", ".join(bound)
             raise InvalidInput(f"events do not move queries that require labels of their hosts ({named}): plan again")
-        return cls(
-            State.of(problem, plan, stability),
-            Names.of(problem),
-            Measured(problem.latency, len(problem.nodes)),
-            stability,
-        )
+        return cls(State.of(problem, plan, stability))
 
     @property
     def options(self) -> Options:
@@ -77,60 +59,31 @@ class Controller:
     @property
     def step(self) -> int:
         """How many steps were handled so far, plus one."""
-        return int(self.state.counts[STEP])
+        return self.state.step
 
     def handle(self, events: Event | Sequence[Event], file: str = "event", line: int | None = None) -> list[Change]:
         """Take in one event, or a batch as one step, and say what changes. A batch in which anything is wrong is
         refused as a whole with `InvalidInput`, which names `file` and `line` (without one: the number of the event),
         field and value; nothing changes."""
+        state, impact = self.state, Impact()
         batch: tuple[Event, ...] = (events,) if isinstance(events, OneEvent) else tuple(events)
-        if self.names.derived:
-            batch = tuple(with_derived(batch, self.names))
-        state = self.state
-        faults = admission.faults(batch, self.names, state.sources["node"], state.nodes["at"].shape[1], file, line)
-        if faults:
-            raise InvalidInput(faults)
-        step = Step(self)
+        if state.names.derived:
+            batch = tuple(with_derived(batch, state.names))
+        validate(state, batch, file, line)
         for event in batch:
-            step.apply(event)
-        Settling(step).run(len(batch))
-        times = [event.time for event in batch if event.time is not None]
-        changes = changes_of(state, self.names, step.reasons, step.opened, max(times) if times else None)
-        self._end(step)
+            apply(state, event, impact)
+        place(state, impact)
+        improve(state, impact)
+        replan(state, impact)
+        changes = report(state, impact, max((event.time for event in batch if event.time is not None), default=None))
+        state.end_step(impact.ended_nodes, impact.ended_sources, impact.ended_joins, impact.ended_queries)
         return changes
 
-    def _end(self, step: Step) -> None:
-        """Give rows back, and keep the books of ousted replicas."""
-        state, replicas = self.state, self.state.replicas
-        for row in state.removed[: state.counts[REMOVED]].tolist():
-            home = int(replicas["home"][row])
-            if home >= 0 and home in self.homes:
-                self.homes[home].discard(row)
-                if not self.homes[home]:
-                    del self.homes[home]
-        for row in state.created[: state.counts[CREATED]].tolist():
-            home = int(replicas["home"][row])
-            if home >= 0 and replicas["next"][row] != GONE:
-                self.homes.setdefault(home, set()).add(row)
-        for node in step.dead_nodes:
-            for row in self.homes.pop(node, ()):
-                replicas["home"][row] = -1
-        end_step(state.handle)
-        state.nodes.free += step.dead_nodes
-        state.sources.free += step.dead_sources
-        state.joins.free += step.dead_joins
-        state.queries.free += step.dead_queries
-        for query in step.dead_queries:
-            self.names.queries[query] = None
-            state.queries["sink"][query] = -1
-
-    def wait(self, join: int, demand: float) -> None:
-        """A sub-join does not run until there is room (or, with infinite demand, a sink)."""
-        self.waiting[join] = demand
-        if demand < math.inf:
-            heapq.heappush(self.queue, (demand, join))
-            if len(self.queue) > 2 * len(self.waiting) + 64:  # mostly out of date
-                self.queue = sorted((demand, join) for join, demand in self.waiting.items() if demand < math.inf)
+    @property
+    def replan_gain_ms(self) -> float | None:
+        """What a fresh plan would save after the last step, in ms of cost; None where none was made (large problems,
+        and steps that affect nothing): `nova.controller.drift` makes one."""
+        return self.state.replan_gain_ms
 
     def cost(self) -> float:
         """Share-weighted cost of all that runs, in ms, under the plan's objective."""
@@ -138,9 +91,9 @@ class Controller:
 
     def waiting_list(self) -> list[Waiting]:
         """What does not run, and why."""
-        joins, names, rate = self.state.joins, self.names, self.state.sources["rate"]
+        joins, names, rate = self.state.joins, self.state.names, self.state.sources["rate"]
         found = []
-        for row, demand in sorted(self.waiting.items()):
+        for row, demand in sorted(self.state.backlog.demand.items()):
             if joins["first"][row] >= 0:
                 continue  # it runs, on hosts that are overloaded knowingly
             left, right = int(joins["left"][row]), int(joins["right"][row])
@@ -158,8 +111,8 @@ class Controller:
     def problem(self) -> Problem:
         """The problem as events have left it, without the sub-joins that wait. Nodes carry the coordinates of the
         running cost space."""
-        return problem_of(self.state, self.names, self.measured).problem
+        return problem_of(self.state).problem
 
     def plan(self) -> Plan:
         """The plan that runs now, for `problem()`."""
-        return plan_of(self.state, problem_of(self.state, self.names, self.measured))
+        return plan_of(self.state, problem_of(self.state))

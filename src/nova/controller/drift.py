@@ -7,6 +7,7 @@ from typing import Any
 
 from nova.controller.diff import Diff, diff
 from nova.evaluation.metrics import Distances, Measured, Metrics, evaluate
+from nova.evaluation.prediction import Felt, predict
 from nova.model.plan import Plan
 from nova.model.problem import Problem
 from nova.optimizer import optimize
@@ -18,6 +19,9 @@ class Drift:
 
     running: Metrics
     fresh: Metrics
+    felt_running: Felt
+    """Predicted latency of results from event to sink: network, service and waiting."""
+    felt_fresh: Felt
     moves: Diff
     """From the running plan to the fresh one."""
 
@@ -47,8 +51,8 @@ class Drift:
         """As plain JSON values."""
         running, fresh = self.costs
         return {
-            "running": _figures(self.running, running),
-            "fresh": _figures(self.fresh, fresh),
+            "running": _figures(self.running, running) | {"felt": self.felt_running.as_dict()},
+            "fresh": _figures(self.fresh, fresh) | {"felt": self.felt_fresh.as_dict()},
             "excess": self.excess,
             "gain_mean_ms": self.gain_ms,
             "gain": self.gain,
@@ -83,5 +87,7 @@ def drift(problem: Problem, plan: Plan) -> Drift:
     return Drift(
         evaluate(problem, plan, distances),
         evaluate(problem, fresh, distances),
+        predict(problem, plan, distances).felt,
+        predict(problem, fresh, distances).felt,
         diff(plan.table(problem), fresh.table(problem)),
     )

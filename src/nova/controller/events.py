@@ -1,4 +1,4 @@
-"""Events: what happens to a running plan. Small frozen values with a JSON form of one line each.
+"""Events: what happens to a running plan. Small frozen values; `nova.controller.codec` has their JSON form.
 
 Rates and capacities are tuples/s, coordinates and latencies ms. `time` (ms since 1970, or ISO 8601) says when it
 happened; the changes that follow hold from the first window that begins then or later.
@@ -6,21 +6,13 @@ happened; the changes that follow hold from the first window that begins then or
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
-from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, get_type_hints
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
 
-from nova.model.errors import Fault, InvalidInput
 from nova.model.ids import REFUSED, has_control
-from nova.model.units import LEAST_MS, MOST_MS, MOST_RATE
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+from nova.model.plausible import LEAST_MS, MOST_MS, MOST_RATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,76 +199,20 @@ KINDS: dict[str, type[Event]] = {
         SinkMoved,
     )
 }
-_WRITTEN = {"from_node": "from", "to_node": "to"}
-"""Fields that are words of Python, as JSON names them."""
-_READ = {written: name for name, written in _WRITTEN.items()}
-_RATES = ("capacity", "bandwidth", "rate", "output_rate")
-_LATENCIES = ("height", "rtt_ms")
+RATES = ("capacity", "bandwidth", "rate", "output_rate")
+"""Fields in tuples/s."""
+LATENCIES = ("height", "rtt_ms")
+"""Fields in ms."""
 _NEW_IDS = {"node_added": ("node",), "source_added": ("stream", "source"), "query_added": ("query",)}
 """Fields that bring an id into the plan; the others must name one that is there."""
 
 
-def to_json(event: Event) -> dict[str, Any]:
-    """An event as plain JSON values; what has its default is left out, infinity is written as text."""
-    document: dict[str, Any] = {"event": event.kind}
-    for field in fields(event):
-        value = getattr(event, field.name)
-        if value != field.default:
-            if isinstance(value, float) and math.isinf(value):
-                value = "inf"
-            elif isinstance(value, tuple):
-                value = list(value)
-            elif isinstance(value, Mapping):
-                value = {k: list(v) if isinstance(v, tuple) else v for k, v in value.items()}
-            document[_WRITTEN.get(field.name, field.name)] = value
-    return document
-
-
-def to_line(event: Event | tuple[Event, ...]) -> str:
-    """An event, or a batch that is one step, as one line."""
-    if isinstance(event, tuple):
-        return json.dumps([to_json(one) for one in event], ensure_ascii=False)
-    return json.dumps(to_json(event), ensure_ascii=False)
-
-
-def from_json(document: Any, file: str = "event", line: int | None = None) -> Event:
-    """The event that a JSON object says. Raises `InvalidInput` with every field that is wrong."""
-    from pydantic import ValidationError
-
-    if not isinstance(document, dict):
-        raise InvalidInput([Fault(file, "an event is a JSON object", line, None, _short(document))])
-    name = document.get("event")
-    if not isinstance(name, str) or name not in KINDS:
-        raise InvalidInput([Fault(file, f"no such event; there are {', '.join(KINDS)}", line, "event", _short(name))])
-    content = {_READ.get(key, key): value for key, value in document.items() if key != "event"}
-    try:
-        checked = _model(name).model_validate(content)
-    except ValidationError as error:
-        raise InvalidInput(
-            [
-                Fault(
-                    file,
-                    _words(detail["type"], detail["msg"], name),
-                    line,
-                    ".".join(_WRITTEN.get(str(part), str(part)) for part in detail["loc"]) or None,
-                    None if detail["type"] in ("missing", "extra_forbidden") else _short(detail["input"]),
-                )
-                for detail in error.errors(include_url=False)
-            ]
-        ) from None
-    event = KINDS[name](**{field.name: getattr(checked, field.name) for field in fields(KINDS[name])})
-    faults = [Fault(file, message, line, field, _short(value)) for field, message, value in wrong(event)]
-    if faults:
-        raise InvalidInput(faults)
-    return event
-
-
-def wrong(event: Event) -> Iterator[tuple[str, str, Any]]:
+def faults_in(event: Event) -> Iterator[tuple[str, str, Any]]:
     """What is wrong with an event whatever the plan: (field as JSON names it, message, value)."""
     for name in _NEW_IDS.get(event.kind, ()):
         if has_control(getattr(event, name)):
             yield name, REFUSED, getattr(event, name)
-    for name in _RATES:
+    for name in RATES:
         value = getattr(event, name, None)
         if value is not None:
             if math.isnan(value) or value < 0:
@@ -285,7 +221,7 @@ def wrong(event: Event) -> Iterator[tuple[str, str, Any]]:
                 yield name, "a rate is finite", value
             elif MOST_RATE < value < math.inf:
                 yield name, f"absurd: more than {MOST_RATE:,.0f} tuples/s", value
-    for name in _LATENCIES:
+    for name in LATENCIES:
         value = getattr(event, name, None)
         if value is not None and not 0 <= value <= MOST_MS:
             yield name, f"a number of ms in 0…{MOST_MS:,.0f} expected", value
@@ -314,90 +250,3 @@ def wrong(event: Event) -> Iterator[tuple[str, str, Any]]:
             yield "rtts", "one measurement at least expected", {}
     if event.time is not None and not math.isfinite(event.time):
         yield "time", "ms since 1970, or ISO 8601, expected", event.time
-
-
-def read(path: str | Path) -> Iterator[tuple[int, tuple[Event, ...]]]:
-    """The steps of a file of JSON lines: (line, events). A line with a JSON array is a batch, one step; empty lines
-    are passed over. Raises `InvalidInput` with file, line, field and value at the first line that is wrong."""
-    path = Path(path)
-    try:
-        with path.open(encoding="utf-8") as file:
-            yield from parse(file, str(path))
-    except OSError as error:
-        raise InvalidInput([Fault(str(path), f"cannot be read: {error.strerror}")]) from None
-    except UnicodeDecodeError:
-        raise InvalidInput([Fault(str(path), "not UTF-8 text")]) from None
-
-
-def parse(lines: Iterable[str], name: str) -> Iterator[tuple[int, tuple[Event, ...]]]:
-    """The steps of JSON lines; see `read`."""
-    for number, text in enumerate(lines, 1):
-        if not text.strip():
-            continue
-        try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            told = error.msg if isinstance(error, json.JSONDecodeError) else error
-            raise InvalidInput([Fault(name, f"not JSON: {told}", number, None, _short(text.strip()))]) from None
-        batch = document if isinstance(document, list) else [document]
-        yield number, tuple(from_json(one, name, number) for one in batch)
-
-
-@cache
-def _model(name: str) -> type[BaseModel]:
-    """A checker for one kind of event, made from its dataclass: units are understood, numbers may name nodes."""
-    from pydantic import BeforeValidator, ConfigDict, create_model
-
-    from nova.model.units import RATE, RTT
-
-    readers: dict[str, Callable[[Any], Any]] = {
-        **dict.fromkeys(_RATES, RATE.parse),
-        **dict.fromkeys((*_LATENCIES, "window_ms"), RTT.parse),
-        "time": _milliseconds,
-        "on": lambda value: (value,) if isinstance(value, str) else value,
-    }
-    hints = get_type_hints(KINDS[name])
-    content: dict[str, Any] = {}
-    for field in fields(KINDS[name]):
-        hint = hints[field.name]
-        read = readers.get(field.name, _name if hint is str else _as_it_is)
-        content[field.name] = (
-            Annotated[hint, BeforeValidator(read)],
-            ... if field.default is MISSING else field.default,
-        )
-    return create_model(name, __config__=ConfigDict(extra="forbid"), **content)
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _name(value: Any) -> Any:
-    """Ids that JSON reads as whole numbers are names all the same."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def _milliseconds(value: Any) -> Any:
-    """ms since 1970 from a number or an ISO 8601 text; a text without a zone is UTC."""
-    if not isinstance(value, str):
-        return value
-    moment = datetime.fromisoformat(value)
-    try:
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000
-    except OverflowError:
-        raise ValueError("a time that no clock shows") from None
-
-
-def _words(kind: str, message: str, name: str) -> str:
-    if kind == "extra_forbidden":
-        known = [_WRITTEN.get(field.name, field.name) for field in fields(KINDS[name])]
-        return f"unknown field; {name} has {', '.join(known)}"
-    if kind == "missing":
-        return "missing"
-    return message.removeprefix("Value error, ").replace("Input should", "should")
-
-
-def _short(value: Any) -> Any:
-    """The value as an error shows it; long ones only by their beginning."""
-    text = repr(value)
-    return value if len(text) <= 80 else text[:77] + "…"

@@ -1,29 +1,129 @@
-"""Mending: what an event left worse than need be, looked at within bounds.
+"""Improve: what an event left worse than need be, looked at within bounds.
 
 An event places what lost its host where there is room now. That alone would drift from a fresh plan, so a few moves are
-tried besides: a sub-join that had to go far may oust a replica that loses less (`oust`), room that opened is filled by
-those that gain most (`pull`), those that were ousted return (`go_home`), and sub-joins whose ways changed look for a
-better host (`reconsider`). How many are tried depends on the event, not on the size of the network. Hosts to look at
-are drawn from the index, by numbers that depend on what is looked at and not on when: the same question has the same
-answer on every replay, and in any order of events that do not touch.
+tried besides: a sub-join that had to go far may evict a replica that loses less (`evict`), sub-joins whose costs
+changed look for a better host (`reconsider`), those that were evicted return (`return_evicted`), and room that opened
+is filled by those that gain most (`backfill`). How many are tried depends on the event, not on the size of the network.
+Hosts to look at are drawn from the index, by numbers that depend on what is looked at and not on when: the same
+question has the same answer on every replay, and in any order of events that do not touch.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import numpy as np
 
-from nova.controller.costs import TINY, cost_on, demand_of, ends_of, is_slice, share_of, worth_moving_below
-from nova.controller.layout import GONE, LARGEST, MOST_PARTS, RUNNING, SPARE_TOP, STEP, unpack
-from nova.controller.ledger import NOWHERE, RESERVE, ROUNDING, charge, drop, make, merge, move
-from nova.controller.lists import parts_of
-from nova.controller.place import search
+from nova.controller.apply import Impact
+from nova.controller.ledger import (
+    NOWHERE,
+    RESERVE,
+    ROUNDING,
+    TINY,
+    axis_of,
+    charge,
+    cost_on,
+    cut_of,
+    demand_of,
+    drop,
+    ends_of,
+    make,
+    make_part,
+    merge,
+    move,
+    parts_of,
+    share_of,
+    worth_moving_below,
+)
+from nova.controller.place import ROWS, place_waiting, search
+from nova.controller.schema import GONE, LARGEST, MOST_PARTS, RUNNING, SPARE_TOP, STEP, unpack
+from nova.controller.state import State
 from nova.jit import inline, kernel
+from nova.model.policy import PART
 from nova.placement.index import FAN, least_cost
 
+DEPTH = 1
+"""How many times room that a move left behind is looked at in turn."""
+BACKFILLS = 2
+"""Nodes per event whose new room is offered to others."""
+MOVES = 2
+"""Replicas that one such node may take over."""
+EVICTIONS = 4
+"""Replicas per event that may try to evict another."""
 RESIDENTS = 12
 """Replicas looked at per host: a host with thousands must not make an event slow."""
 CHOICES = 3
 """Replicas that might give way and are tried in earnest."""
+
+
+def improve(state: State, impact: Impact) -> None:
+    """Look for moves that pay near what a batch of events changed."""
+    effort = state.stability.effort
+    if impact.placed and effort:
+        _make_room(state, impact)
+    if impact.repriced:
+        _reconsider(state, impact)
+    if impact.opened:
+        _return(state, impact)
+        if effort:
+            _backfill(state, impact)
+
+
+def _make_room(state: State, impact: Impact) -> None:
+    """Sub-joins that had to go far may evict others where it hurts less."""
+    rows, done, tries = np.array(impact.placed), 0, EVICTIONS * impact.events
+    while done < len(rows):
+        state.have_spare(ROWS, RESERVE)
+        done, tries = evict_for(state.handle, rows, done, tries, state.stability.effort)
+
+
+def _reconsider(state: State, impact: Impact) -> None:
+    """Sub-joins whose costs changed look for better hosts, the smallest first; what waits may use the room they
+    leave."""
+    rows = np.array([join for join in impact.repriced if state.joins["state"][join] == RUNNING], np.int64)
+    rows = rows[np.argsort(state.demand(rows), kind="stable")]
+    for row in rows.tolist():
+        impact.reasons.setdefault(row, impact.repriced[row])
+    done, moved = 0, False
+    while done < len(rows):
+        state.have_spare(ROWS, RESERVE)
+        done, left = reconsider(state.handle, rows, done, state.stability.effort)
+        for node in left.tolist():
+            moved = True
+            impact.opened.setdefault(node, "left by a better placed replica")
+    if moved:
+        place_waiting(state, impact)
+
+
+def _return(state: State, impact: Impact) -> None:
+    """Those return to new room that were evicted from there."""
+    for node, reason in impact.opened.items():
+        rows = state.evicted.get(node)
+        if rows and state.nodes["slot"][node] >= 0:
+            for row in rows:
+                why = f"back on {state.names.nodes[node]}: {reason}"
+                impact.reasons.setdefault(int(state.replicas["join"][row]), why)
+            state.have_spare(ROWS, RESERVE)
+            return_evicted(state.handle, np.array(sorted(rows)), node)
+
+
+def _backfill(state: State, impact: Impact) -> None:
+    """Those move to new room that gain most, and to the room that they left in turn."""
+    queue = [(node, 0) for node in impact.opened if state.nodes["slot"][node] >= 0]
+    for node, depth in itertools.islice(_growing(queue), BACKFILLS * impact.events):
+        state.have_spare(ROWS, RESERVE)
+        left = backfill(state.handle, node, state.stability.effort, MOVES, PART)
+        if depth < DEPTH:
+            queue += [(other, depth + 1) for other in left.tolist()]
+
+
+def _growing(queue: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The entries of a list that may grow meanwhile."""
+    at = 0
+    while at < len(queue):
+        yield queue[at]
+        at += 1
 
 
 @inline
@@ -47,7 +147,7 @@ def _walk(s, level, box, j, limit, seed):  # type: ignore[no-untyped-def]
     """A leaf below a box, drawn step by step among the boxes that hold hosts, and that could hold one cheaper than
     `limit` for sub-join j (any, where j is −1); −1 where there is none. Returns the next seed, too."""
     held, offsets, w = s.i_held, s.i_offsets, s.weights
-    prune = j >= 0 and s.legs.shape[0] == 0
+    prune = j >= 0 and s.rtts.shape[0] == 0
     left = right = sink = np.int64(0)
     high, all_legs = 0.0, w[0] + w[1] + w[2]
     if prune:
@@ -80,14 +180,14 @@ def _serves(s, j, node):  # type: ignore[no-untyped-def]
     """Whether a node runs a box of a sub-join that is cut into boxes: two on one host would share input."""
     r = s.joins[j].first
     while r >= 0:
-        if s.replicas[r].node == node and not is_slice(s.replicas[r].box):
+        if s.replicas[r].node == node and cut_of(s.replicas[r].box) < 0:
             return True
         r = s.replicas[r].next
     return False
 
 
 @kernel
-def oust(s, r, walks):  # type: ignore[no-untyped-def]
+def evict(s, r, walks):  # type: ignore[no-untyped-def]
     """Try to get replica r a better host by moving one other replica out of it. Returns whether it happened.
 
     Hosts that would suit r are drawn from the index; among the replicas on them, those whose share is small for the
@@ -171,13 +271,13 @@ def _swap(s, r, k, share, cost):  # type: ignore[no-untyped-def]
     box, moved = s.replicas[r].box, s.replicas[k].box
     drop(s, r)
     drop(s, k)
-    make(s, j, host, box[0], box[1], box[2], box[3], box[4], box[5], NOWHERE)
-    make(s, other, better, moved[0], moved[1], moved[2], moved[3], moved[4], moved[5], host)
+    make(s, j, host, box, NOWHERE)
+    make(s, other, better, moved, host)
     return True
 
 
 @kernel
-def oust_for(h, joins, begin, tries, walks):  # type: ignore[no-untyped-def]
+def evict_for(h, joins, begin, tries, walks):  # type: ignore[no-untyped-def]
     """Let the replicas of this step's sub-joins look for better hosts, `tries` times at most. Returns the next
     sub-join to do (all done: their number), and the tries that are left."""
     s = unpack(h)
@@ -191,15 +291,15 @@ def oust_for(h, joins, begin, tries, walks):  # type: ignore[no-untyped-def]
             after = s.replicas[r].next
             if s.replicas[r].step == s.counts[STEP]:
                 tries -= 1
-                oust(s, r, walks)
+                evict(s, r, walks)
             r = after
         merge(s, joins[q])
     return len(joins), tries
 
 
 @kernel
-def go_home(h, rows, node):  # type: ignore[no-untyped-def]
-    """Replicas that were ousted from `node` return where there is room again and it is cheaper. Their move was not
+def return_evicted(h, rows, node):  # type: ignore[no-untyped-def]
+    """Replicas that were evicted from `node` return where there is room again and it is cheaper. Their move was not
     their choice, so their return needs no further reason."""
     s = unpack(h)
     i = s.nodes[node].slot
@@ -208,7 +308,7 @@ def go_home(h, rows, node):  # type: ignore[no-untyped-def]
             return
         row = s.replicas[r]
         j = row.join
-        if row.next == GONE or row.home != node or s.joins[j].state != RUNNING:
+        if row.next == GONE or row.evicted_from != node or s.joins[j].state != RUNNING:
             continue
         if row.charge > s.i_free[i] or _serves(s, j, node):
             continue
@@ -218,7 +318,7 @@ def go_home(h, rows, node):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def pull(h, node, walks, moves, part):  # type: ignore[no-untyped-def]
+def backfill(h, node, walks, moves, part):  # type: ignore[no-untyped-def]
     """Fill room on a node with replicas that run worse elsewhere: those that gain most per tuple/s. Looks at other
     parts of what runs here, and at hosts drawn near and far. Returns the nodes that were left."""
     s = unpack(h)
@@ -237,7 +337,7 @@ def pull(h, node, walks, moves, part):  # type: ignore[no-untyped-def]
             seen += 1
             k = s.joins[s.replicas[r].join].first
             while k >= 0:
-                key = _wish(s, k, node, free, part)
+                key = _gain(s, k, node, free, part)
                 if key > best_key:
                     best, best_key = k, key
                 k = s.replicas[k].next
@@ -255,7 +355,7 @@ def pull(h, node, walks, moves, part):  # type: ignore[no-untyped-def]
                 seen = 0
                 while k >= 0 and seen < RESIDENTS:
                     seen += 1
-                    key = _wish(s, k, node, free, part)
+                    key = _gain(s, k, node, free, part)
                     if key > best_key:
                         best, best_key = k, key
                     k = s.replicas[k].after
@@ -266,11 +366,12 @@ def pull(h, node, walks, moves, part):  # type: ignore[no-untyped-def]
         if row.charge <= free * (1 + ROUNDING):
             move(s, best, node, NOWHERE)
         else:
-            low, high = row.box[4], row.box[5]
+            axis = axis_of(s, j)
+            low, high = row.box[axis], row.box[axis + 1]
             cut = low + free / demand_of(s, j)
             drop(s, best)
-            make(s, j, left, 0.0, 1.0, 0.0, 1.0, cut, high, NOWHERE)
-            make(s, j, node, 0.0, 1.0, 0.0, 1.0, low, cut, NOWHERE)
+            make_part(s, j, left, axis, cut, high, NOWHERE)
+            make_part(s, j, node, axis, low, cut, NOWHERE)
         merge(s, j)
         left_behind[count] = left
         count += 1
@@ -278,7 +379,7 @@ def pull(h, node, walks, moves, part):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _wish(s, k, node, free, part):  # type: ignore[no-untyped-def]
+def _gain(s, k, node, free, part):  # type: ignore[no-untyped-def]
     """How much replica k would gain per tuple/s on a node with `free` room; 0 where it may not or need not move."""
     row = s.replicas[k]
     j = row.join
@@ -288,7 +389,7 @@ def _wish(s, k, node, free, part):  # type: ignore[no-untyped-def]
     if row.charge > free * (1 + ROUNDING):
         # it would be cut: that needs windows that are dealt out, a good part on both sides, and leave for a replica
         parts = parts_of(s, j)
-        dealt = is_slice(row.box) and (s.queries[s.joins[j].query].sliced or parts > 1)
+        dealt = cut_of(row.box) >= 0 and (s.queries[s.joins[j].query].sliced or parts > 1)
         if not dealt or s.limits[LARGEST] < np.inf or parts >= s.limits[MOST_PARTS]:
             return 0.0
         if min(free, row.charge - free) < part * demand:
@@ -317,14 +418,14 @@ def reconsider(h, joins, begin, walks):  # type: ignore[no-untyped-def]
             row = s.replicas[r]
             after, left = row.next, row.node
             limit = worth_moving_below(s, cost_on(s, j, left))
-            if s.joins[j].ideal < limit or s.legs.shape[0] > 0:
+            if s.joins[j].ideal < limit or s.rtts.shape[0] > 0:
                 i, _ = search(s, j, max(row.charge, TINY), limit)
                 gone = False
                 if i >= 0 and not _serves(s, j, np.int64(s.i_node[i])):
                     move(s, r, np.int64(s.i_node[i]), NOWHERE)
                     gone = True
                 elif walks > 0:
-                    gone = oust(s, r, walks)
+                    gone = evict(s, r, walks)
                 if gone:
                     left_behind.append(left)
             r = after

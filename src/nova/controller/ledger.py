@@ -1,27 +1,292 @@
-"""Replica rows: made, dropped and charged to their hosts.
+"""Ledger: who runs where. Replica rows made, dropped and charged to their hosts, the lists they stand in, and what a
+sub-join costs on a host.
+
+Kernels here and in `place` and `improve` work on the arrays of `nova.controller.schema`: those that Python calls take
+the handle `h`, those that only kernels call the unpacked arrays `s`. `j` is the row of a sub-join, `r` of a replica,
+`i` a slot of the host index.
 
 Rows are never changed in place but for their charge: a move drops one row and makes another. Dropped rows stay readable
-until the step ends, so what a step changed can be told by comparing rows, without copies.
+until the step ends, so what a step changed is found by comparing rows, without copies.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from nova.controller.costs import charge_of, demand_of, is_slice
-from nova.controller.layout import CREATED, LARGEST, REMOVED, SPARE_TOP, STEP, TANGLED, unpack
-from nova.controller.lists import link, unlink
-from nova.jit import kernel
+from nova.controller.schema import (
+    COUPLED,
+    CREATED,
+    GONE,
+    HYSTERESIS,
+    KEYS,
+    LARGEST,
+    REMOVED,
+    SPARE_TOP,
+    STEP,
+    WINDOWS,
+    WORTH,
+    unpack,
+)
+from nova.jit import inline, kernel
+from nova.model.replicas import SHARES
 from nova.placement.index import set_free
+from nova.placement.median import median_of
 
+AXES = len(SHARES)
+"""Numbers of a box."""
+TINY = 1e-12
 RESERVE = 16
-"""Spare replica rows that the small steps (merge, swap, pull) may rely on."""
+"""Spare replica rows that the small steps (merge, swap, backfill) may rely on."""
 ROUNDING = 1e-10
 """Relative excess of a charge over the room for it that is rounding."""
 NOWHERE = np.int64(-1)
-"""No home. (A plain −1 among arguments would make numba compile a kernel once more for it.)"""
+"""No node. (A plain −1 among arguments would make numba compile a kernel once more for it.)"""
 OVER = 1e-7
 """Relative overload that counts as rounding; plans are checked with ten times as much."""
+
+
+# what a sub-join takes in, and what it costs where
+
+
+@inline
+def demand_of(s, j):  # type: ignore[no-untyped-def]
+    """Tuples/s of a sub-join's input."""
+    return s.sources[s.joins[j].left].rate + s.sources[s.joins[j].right].rate
+
+
+@inline
+def charge_of(s, j, box):  # type: ignore[no-untyped-def]
+    """Tuples/s that a box of a sub-join brings to its host."""
+    left = s.sources[s.joins[j].left].rate * (box[1] - box[0])
+    right = s.sources[s.joins[j].right].rate * (box[3] - box[2])
+    total = left + right
+    for k in range(4, len(box), 2):
+        total *= box[k + 1] - box[k]
+    return total
+
+
+@inline
+def share_of(box):  # type: ignore[no-untyped-def]
+    """Part of the sub-join's results that a box computes."""
+    share = 1.0
+    for k in range(0, len(box), 2):
+        share *= box[k + 1] - box[k]
+    return share
+
+
+@inline
+def cut_of(box):  # type: ignore[no-untyped-def]
+    """Along which axis a box is cut freely, so that it shares no input with others on its host: `WINDOWS`, `KEYS`, or 0
+    where it takes all; −1: it is part of a grid."""
+    cut = 0
+    if box[WINDOWS] != 0.0 or box[WINDOWS + 1] != 1.0:
+        cut = WINDOWS
+    if box[KEYS] != 0.0 or box[KEYS + 1] != 1.0:
+        cut = KEYS if cut == 0 else -1
+    for k in range(4):
+        if box[k] != k % 2:
+            cut = -1
+    return cut
+
+
+@kernel
+def axis_of(s, j):  # type: ignore[no-untyped-def]
+    """Along which axis sub-join j is divided: as it is already, else as its query is."""
+    r = s.joins[j].first
+    if r >= 0:
+        cut = cut_of(s.replicas[r].box)
+        if cut > 0:
+            return np.int64(cut)
+    return s.queries[s.joins[j].query].axis
+
+
+@inline
+def ends_of(s, j):  # type: ignore[no-untyped-def]
+    """The three nodes a sub-join is pinned to: of the left source, of the right one, of the sink."""
+    join = s.joins[j]
+    return s.sources[join.left].node, s.sources[join.right].node, s.queries[join.query].sink
+
+
+@kernel
+def leg(s, a, b):  # type: ignore[no-untyped-def]
+    """Latency in ms from a pinned node to another: measured where known."""
+    if a == b:
+        return 0.0
+    if s.rtts.shape[0] > 0:
+        known = s.rtts[a, b]
+        if known == known:
+            return known
+    total = 0.0
+    for k in range(s.at.shape[1]):
+        gap = s.at[a, k] - s.at[b, k]
+        total += gap * gap
+    return np.sqrt(total) + s.nodes[a].height + s.nodes[b].height
+
+
+@kernel
+def latency(h, a, b):  # type: ignore[no-untyped-def]
+    """The same for Python."""
+    return leg(unpack(h), a, b)
+
+
+@kernel
+def cost_on(s, j, host):  # type: ignore[no-untyped-def]
+    """What sub-join j costs wholly on a host."""
+    left, right, sink = ends_of(s, j)
+    return s.weights[0] * leg(s, left, host) + s.weights[1] * leg(s, right, host) + s.weights[2] * leg(s, sink, host)
+
+
+@kernel
+def costs_on(h, joins, hosts):  # type: ignore[no-untyped-def]
+    """What each of some sub-joins costs wholly on a host each."""
+    s = unpack(h)
+    costs = np.empty(len(joins))
+    for q in range(len(joins)):
+        costs[q] = cost_on(s, joins[q], hosts[q])
+    return costs
+
+
+@inline
+def worth_moving_below(s, cost):  # type: ignore[no-untyped-def]
+    """What a sub-join that costs `cost` has to cost elsewhere for a move that is not forced."""
+    return cost - s.limits[WORTH] - s.limits[HYSTERESIS] * cost
+
+
+@kernel
+def total_cost(h, joins):  # type: ignore[no-untyped-def]
+    """Share-weighted cost of everything that runs, in ms."""
+    s = unpack(h)
+    total = 0.0
+    for j in range(joins):
+        r = s.joins[j].first
+        while r >= 0:
+            total += share_of(s.replicas[r].box) * cost_on(s, j, s.replicas[r].node)
+            r = s.replicas[r].next
+    return total
+
+
+@kernel
+def refresh_ideals(h, joins):  # type: ignore[no-untyped-def]
+    """Virtual positions of sub-joins whose pinned nodes are new or moved."""
+    s = unpack(h)
+    for j in joins:
+        s.joins[j].ideal = _ideal_cost(s, j) if s.queries[s.joins[j].query].sink >= 0 else np.inf
+
+
+@kernel
+def _ideal_cost(s, j):  # type: ignore[no-untyped-def]
+    """What sub-join j would cost at its virtual position, the weighted median of its three pinned nodes."""
+    d = s.at.shape[1]
+    ends = ends_of(s, j)
+    corners = np.empty((3, d))
+    for a in range(3):
+        for k in range(d):
+            corners[a, k] = s.at[ends[a], k]
+    median = median_of(corners, s.weights)
+    total = 0.0
+    for a in range(3):
+        away = 0.0
+        for k in range(d):
+            away += (corners[a, k] - median[k]) ** 2
+        total += s.weights[a] * (np.sqrt(away) + s.nodes[ends[a]].height)
+    return total
+
+
+# lists threaded through the rows: replicas by sub-join and by node, sub-joins by source, sources by node
+
+
+@kernel
+def link(s, r):  # type: ignore[no-untyped-def]
+    """Put a replica first into the lists of its sub-join and its node."""
+    row = s.replicas[r]
+    join, node = s.joins[row.join], s.nodes[row.node]
+    row.next = join.first
+    join.first = r
+    row.before, row.after = -1, node.first
+    if node.first >= 0:
+        s.replicas[node.first].before = r
+    node.first = r
+
+
+@kernel
+def unlink(s, r):  # type: ignore[no-untyped-def]
+    """Take a replica out of both lists."""
+    row = s.replicas[r]
+    join, node = s.joins[row.join], s.nodes[row.node]
+    if join.first == r:
+        join.first = row.next
+    else:
+        q = join.first
+        while s.replicas[q].next != r:
+            q = s.replicas[q].next
+        s.replicas[q].next = row.next
+    if row.before >= 0:
+        s.replicas[row.before].after = row.after
+    else:
+        node.first = row.after
+    if row.after >= 0:
+        s.replicas[row.after].before = row.before
+    row.next = GONE
+
+
+@kernel
+def thread(h, sources, joins, replicas):  # type: ignore[no-untyped-def]
+    """Make all lists of a plan that begins to run, and charge its hosts: so many sources, sub-joins and replicas are
+    filled in. Last first, so that lists read in row order. The host index does not know of charges yet."""
+    s = unpack(h)
+    for row in range(sources - 1, -1, -1):
+        node = s.nodes[s.sources[row].node]
+        s.sources[row].next = node.source
+        node.source = row
+    for j in range(joins - 1, -1, -1):
+        for side in range(2):
+            source = s.joins[j].left if side == 0 else s.joins[j].right
+            first = s.sources[source].join
+            s.joins[j].next[side] = first
+            if first >= 0:
+                s.joins[first].before[0 if s.joins[first].left == source else 1] = j
+            s.sources[source].join = j
+    for r in range(replicas - 1, -1, -1):
+        link(s, r)
+        s.nodes[s.replicas[r].node].used += s.replicas[r].charge
+
+
+@kernel
+def joins_of(h, source):  # type: ignore[no-untyped-def]
+    """Sub-joins that read a source."""
+    s = unpack(h)
+    found = [np.int64(0)]
+    j = s.sources[source].join
+    while j >= 0:
+        found.append(j)
+        j = s.joins[j].next[0 if s.joins[j].left == source else 1]
+    return np.array(found[1:], dtype=np.int64)
+
+
+@kernel
+def joins_on(h, node):  # type: ignore[no-untyped-def]
+    """Sub-joins of the replicas on a node, with repeats."""
+    s = unpack(h)
+    found = [np.int64(0)]
+    r = s.nodes[node].first
+    while r >= 0:
+        found.append(s.replicas[r].join)
+        r = s.replicas[r].after
+    return np.array(found[1:], dtype=np.int64)
+
+
+@kernel
+def parts_of(s, j):  # type: ignore[no-untyped-def]
+    """Replicas of a sub-join."""
+    count = 0
+    r = s.joins[j].first
+    while r >= 0:
+        count += 1
+        r = s.replicas[r].next
+    return count
+
+
+# rows made and dropped, and their charges
 
 
 @kernel
@@ -42,14 +307,14 @@ def show_room(h, node):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def make(s, j, node, a, b, c, d, e, f, home):  # type: ignore[no-untyped-def]
+def make(s, j, node, box, evicted_from):  # type: ignore[no-untyped-def]
     """A new replica of sub-join j on a node, with the given shares. Callers have seen that a row is spare."""
     s.counts[SPARE_TOP] -= 1
     r = s.spare[s.counts[SPARE_TOP]]
     row = s.replicas[r]
-    row.join, row.node, row.home, row.step = j, node, home, s.counts[STEP]
-    box = row.box
-    box[0], box[1], box[2], box[3], box[4], box[5] = a, b, c, d, e, f
+    row.join, row.node, row.evicted_from, row.step = j, node, evicted_from, s.counts[STEP]
+    for k in range(len(box)):
+        row.box[k] = box[k]
     row.charge = charge_of(s, j, box)
     link(s, r)
     charge(s, node, row.charge)
@@ -59,9 +324,18 @@ def make(s, j, node, a, b, c, d, e, f, home):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def put(h, j, node, a, b, c, d, e, f):  # type: ignore[no-untyped-def]
+def make_part(s, j, node, axis, low, high, evicted_from):  # type: ignore[no-untyped-def]
+    """A new replica that takes the windows (or keys) [low, high) of sub-join j."""
+    box = np.zeros(AXES)
+    box[1::2] = 1.0
+    box[axis], box[axis + 1] = low, high
+    return make(s, j, node, box, evicted_from)
+
+
+@kernel
+def put(h, j, node, box):  # type: ignore[no-untyped-def]
     """A new replica; for Python."""
-    return make(unpack(h), j, node, a, b, c, d, e, f, NOWHERE)
+    return make(unpack(h), j, node, box, NOWHERE)
 
 
 @kernel
@@ -75,12 +349,11 @@ def drop(s, r):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def move(s, r, node, home):  # type: ignore[no-untyped-def]
+def move(s, r, node, evicted_from):  # type: ignore[no-untyped-def]
     """The same share on another host."""
-    box = s.replicas[r].box
-    j = s.replicas[r].join
+    box, j = s.replicas[r].box, s.replicas[r].join
     drop(s, r)
-    return make(s, j, node, box[0], box[1], box[2], box[3], box[4], box[5], home)
+    return make(s, j, node, box, evicted_from)
 
 
 @kernel
@@ -91,13 +364,13 @@ def drop_join(s, j):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def take_off(h, j):  # type: ignore[no-untyped-def]
+def drop_all(h, j):  # type: ignore[no-untyped-def]
     """Drop all replicas of a sub-join; for Python."""
     drop_join(unpack(h), j)
 
 
 @kernel
-def relieve(h, node):  # type: ignore[no-untyped-def]
+def shed(h, node):  # type: ignore[no-untyped-def]
     """Drop replicas of a node until the rest fits: those of the largest sub-joins first, which lose least per tuple. A
     node without room keeps nothing, not even a silent replica."""
     s = unpack(h)
@@ -124,7 +397,7 @@ def recharge(h, joins):  # type: ignore[no-untyped-def]
         while r >= 0:
             row = s.replicas[r]
             after, node = row.next, row.node
-            if s.joins[j].state == TANGLED:
+            if s.joins[j].state == COUPLED:
                 drop(s, r)
             else:
                 now = charge_of(s, j, row.box)
@@ -141,8 +414,11 @@ def recharge(h, joins):  # type: ignore[no-untyped-def]
 
 @kernel
 def merge(s, j):  # type: ignore[no-untyped-def]
-    """Slices of one sub-join that follow each other on one host become one, if a replica may be that large."""
-    again = s.joins[j].first >= 0 and is_slice(s.replicas[s.joins[j].first].box)
+    """Parts of one sub-join that follow each other on one host become one, if a replica may be that large."""
+    if s.joins[j].first < 0 or cut_of(s.replicas[s.joins[j].first].box) < 0:
+        return
+    axis = axis_of(s, j)
+    again = True
     while again and s.counts[SPARE_TOP] > 0:
         again = False
         a = s.joins[j].first
@@ -150,14 +426,13 @@ def merge(s, j):  # type: ignore[no-untyped-def]
             b = s.joins[j].first
             while b >= 0:
                 one, two = s.replicas[a], s.replicas[b]
-                follows = a != b and one.node == two.node and one.box[5] == two.box[4]
-                if follows:
-                    low, high, node = one.box[4], two.box[5], one.node
+                if a != b and one.node == two.node and one.box[axis + 1] == two.box[axis]:
+                    low, high, node = one.box[axis], two.box[axis + 1], one.node
                     if demand_of(s, j) * (high - low) <= s.limits[LARGEST]:
-                        home = one.home if one.home == two.home else NOWHERE
+                        origin = one.evicted_from if one.evicted_from == two.evicted_from else NOWHERE
                         drop(s, a)
                         drop(s, b)
-                        make(s, j, node, 0.0, 1.0, 0.0, 1.0, low, high, home)
+                        make_part(s, j, node, axis, low, high, origin)
                         again = True
                         break
                 b = two.next

@@ -1,4 +1,4 @@
-"""Written out: the problem and the plan that a state amounts to, with rows numbered afresh."""
+"""Materialize: the problem and the plan that a state amounts to, with rows numbered afresh."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nova.controller.layout import GONE, NONE, STEP, WAITING
 from nova.controller.ledger import OVER
-from nova.controller.measurements import Measured
-from nova.controller.names import Names
+from nova.controller.schema import GONE, NONE, STEP, WAITING
 from nova.controller.state import State
 from nova.model.plan import Plan, Summary
 from nova.model.problem import Ints, Nodes, Pairs, Problem, Query, Sources
@@ -23,27 +21,34 @@ from nova.scenario.digest import digest
 
 
 @dataclass(frozen=True)
-class Written:
-    """A problem, and the row in it of each node, source and query of the state; −1 where it is not there."""
+class Materialized:
+    """A problem with its sub-joins, and the rows of the state that they and its nodes have."""
 
     problem: Problem
-    node: Ints
-    source: Ints
-    query: Ints
+    joins: SubJoins
+    join_rows: npt.NDArray[np.intp]
+    node_rows: npt.NDArray[np.intp]
 
 
-def problem_of(state: State, names: Names, measured: Measured) -> Written:
+def problem_of(state: State) -> Materialized:
     """The problem as events have left it, without the sub-joins that wait. Nodes carry the coordinates of the running
     cost space."""
-    nodes, sources, joins = state.nodes, state.sources, state.joins
+    found = problem_with(state, waiting=False)
+    return replace(found, problem=replace(found.problem, digest=digest(found.problem)))
+
+
+def problem_with(state: State, *, waiting: bool) -> Materialized:
+    """The same without a digest; with the sub-joins that wait for room, if wanted."""
+    names, nodes, sources, joins = state.names, state.nodes, state.sources, state.joins
     kept_nodes, node_row = _renumber(nodes["alive"][: nodes.end])
     kept_sources, source_row = _renumber(sources["alive"][: sources.end])
-    exists, runs = joins["state"][: joins.end] != NONE, _runs(state)
+    exists = joins["state"][: joins.end] != NONE
+    runs = exists if waiting else _runs(state)
     queries: list[Query] = []
     query_row = np.full(len(names.queries), -1, np.int32)
     for row, rule in enumerate(names.queries):
-        if rule is None or state.queries["sink"][row] < 0:
-            continue
+        if rule is None or names.query_rows.get(rule.id) != row or state.queries["sink"][row] < 0:
+            continue  # gone, or without a sink
         query_row[row] = len(queries)
         mine = joins["query"][: joins.end] == row
         rows = np.flatnonzero(mine & runs)
@@ -84,37 +89,39 @@ def problem_of(state: State, names: Names, measured: Measured) -> Written:
             sources["rate"][kept_sources],
         ),
         queries=tuple(queries),
-        latency=measured.latency(state, kept_nodes, node_row),
+        latency=state.measurements.latency(state, kept_nodes, node_row),
         derived=names.derived,
     )
-    return Written(replace(problem, digest=digest(problem)), node_row, source_row, query_row)
+    resolved = resolve(problem)
+    rows = np.flatnonzero(runs & (query_row[joins["query"][: joins.end]] >= 0))
+    join_rows = np.empty(len(resolved), np.intp)
+    join_rows[
+        _find(
+            resolved,
+            query_row[joins["query"][rows]],
+            source_row[joins["left"][rows]],
+            source_row[joins["right"][rows]],
+            len(kept_sources),
+        )
+    ] = rows
+    return Materialized(problem, resolved, join_rows, kept_nodes)
 
 
-def plan_of(state: State, written: Written) -> Plan:
-    """The plan that runs, for the problem that was written out."""
-    problem, table, replicas = written.problem, state.joins, state.replicas
-    joins = resolve(problem)
-    rows = np.flatnonzero(_runs(state))
-    number = np.full(table.end, -1, np.int32)
-    number[rows] = _find(
-        joins,
-        written.query[table["query"][rows]],
-        written.source[table["left"][rows]],
-        written.source[table["right"][rows]],
-        len(problem.sources),
-    )
+def plan_of(state: State, materialized: Materialized) -> Plan:
+    """The plan that runs, for the problem that was made of the state."""
+    problem, joins, table, replicas = materialized.problem, materialized.joins, state.joins, state.replicas
     alive = np.flatnonzero(replicas["next"] != GONE)
     boxes = replicas["box"][alive]
     made = Replicas(
-        number[replicas["join"][alive]],
-        written.node[replicas["node"][alive]],
-        **{name: boxes[:, k].copy() for k, name in enumerate(SHARES[:6])},
+        _numbers(materialized.join_rows, table.end)[replicas["join"][alive]],
+        _numbers(materialized.node_rows, state.nodes.end)[replicas["node"][alive]],
+        **{name: boxes[:, k].copy() for k, name in enumerate(SHARES)},
     )
-    order = np.lexsort((made.right_from, made.left_from, made.slice_from, made.join))
+    order = np.lexsort((made.key_from, made.right_from, made.left_from, made.slice_from, made.join))
     nodes = problem.nodes
     assert nodes.coordinates is not None
     assert nodes.heights is not None
-    used = state.nodes["used"][np.flatnonzero(state.nodes["alive"][: state.nodes.end])]
+    used = state.nodes["used"][materialized.node_rows]
     over = np.flatnonzero((used > 0) & (used + nodes.other_load > nodes.limit * (1 + OVER)))
     return Plan(
         joins,
@@ -135,6 +142,13 @@ def _runs(state: State) -> npt.NDArray[np.bool_]:
     """Which sub-joins run."""
     now = state.joins["state"][: state.joins.end]
     return np.asarray((now != NONE) & (now != WAITING))
+
+
+def _numbers(rows: npt.NDArray[np.intp], size: int) -> Ints:
+    """The place of each row in a list of rows; −1 where it is not in it."""
+    number = np.full(size, -1, np.int32)
+    number[rows] = np.arange(len(rows))
+    return number
 
 
 def _renumber(kept: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], Ints]:

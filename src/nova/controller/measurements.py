@@ -1,18 +1,22 @@
-"""Measured: round trips between nodes that are known, for a problem that is written out again."""
+"""Measurements: round trips between nodes that are known, for a problem that is written out again."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from nova.controller.state import State
 from nova.model.problem import Bools, Floats, Ints, Latency
 
+if TYPE_CHECKING:
+    from nova.controller.state import State
 
-class Measured:
+
+class Measurements:
     """What the problem came with, as far as it still holds, and what was measured since.
 
-    Small problems hold all of it as a matrix in the state (`State.legs`), where it overrides the cost space; then
+    Small problems hold all of it as a matrix in the state (`State.rtts`), where it overrides the cost space; then
     nothing is kept here.
     """
 
@@ -25,17 +29,17 @@ class Measured:
 
     def note(self, state: State, a: int, b: int, rtt_ms: float) -> None:
         """A round trip between two nodes was measured."""
-        if len(state.legs):
-            state.legs[a, b] = state.legs[b, a] = rtt_ms
+        if len(state.rtts):
+            state.rtts[a, b] = state.rtts[b, a] = rtt_ms
         else:
             self.since.setdefault(a, {})[b] = rtt_ms
             self.since.setdefault(b, {})[a] = rtt_ms
 
     def forget(self, state: State, node: int) -> None:
         """What was measured from and to a node no longer holds."""
-        if len(state.legs):
-            state.legs[node, :] = np.nan
-            state.legs[:, node] = np.nan
+        if len(state.rtts):
+            state.rtts[node, :] = np.nan
+            state.rtts[:, node] = np.nan
         for other in self.since.pop(node, ()):
             del self.since[other][node]
             if not self.since[other]:
@@ -45,8 +49,8 @@ class Measured:
 
     def latency(self, state: State, kept: npt.NDArray[np.intp], number: Ints) -> Latency | None:
         """The table for a problem with the nodes `kept`, whose new rows are `number`; None where nothing is known."""
-        if len(state.legs):
-            known = state.legs[np.ix_(kept, kept)]
+        if len(state.rtts):
+            known = state.rtts[np.ix_(kept, kept)]
             at = np.nonzero(np.triu(~np.isnan(known), 1))
             return _table(at[0], at[1], known[at])
         first: npt.NDArray[np.integer] = np.empty(0, np.int64)

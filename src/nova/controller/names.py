@@ -86,6 +86,16 @@ class Names:
         self.source_rows[stream][name] = row
 
 
+def query_like(names: Names, left: str, right: str, on: tuple[str, ...] | None) -> int | None:
+    """Row of a running query that joins the same streams on the same attributes, and so knows their values."""
+    for row, rule in enumerate(names.queries):
+        if rule is not None and rule.attributes == on:
+            streams = {names.streams[stream] for stream in rule.streams}
+            if streams == {left, right}:
+                return row
+    return None
+
+
 def _put(names: list[T], row: int, name: T) -> None:
     if row == len(names):
         names.append(name)

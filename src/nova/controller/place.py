@@ -1,26 +1,168 @@
-"""Hosts for sub-joins: the cheapest with room, and hosts for all windows that have none."""
+"""Place: hosts for what has none. Lost and new sub-joins first, then those that wait, as a fresh plan would place them:
+whole on the cheapest host with room, cut into a grid, or dealt out by windows. Of a sub-join that is dealt out only the
+lost windows are placed; a grid is cut anew. What fits nowhere waits."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from nova.controller.costs import TINY, cost_on, demand_of, ends_of, leg
-from nova.controller.layout import C_MIN, LARGEST, MOST_PARTS, RUNNING, SPARE_TOP, WAITING, WORTH, unpack
-from nova.controller.ledger import NOWHERE, RESERVE, ROUNDING, charge, drop_join, make, merge
-from nova.controller.lists import parts_of
+from nova.controller.apply import Impact
+from nova.controller.ledger import (
+    NOWHERE,
+    RESERVE,
+    ROUNDING,
+    TINY,
+    axis_of,
+    charge,
+    cost_on,
+    demand_of,
+    drop_all,
+    drop_join,
+    ends_of,
+    leg,
+    make_part,
+    merge,
+    parts_of,
+    put,
+)
+from nova.controller.schema import C_MIN, LARGEST, MOST_PARTS, NONE, RUNNING, SPARE_TOP, WAITING, WINDOWS, WORTH, unpack
+from nova.controller.state import WHOLE, Rows, State
 from nova.jit import kernel
-from nova.model.policy import CRUMB
+from nova.model.policy import CRUMB, FAR, PART, SLIVER, SPREAD
+from nova.placement import grid
 from nova.placement.index import cheapest, nearest, set_free
 
 NO_ROOM, DONE, NO_ROWS = 0, 1, -1
 """`NO_ROWS`: too few spare replica rows; the caller grows the table and calls again, and the kernel goes on."""
+SILENT = 1e-9
+"""Tuples/s that a stream counts for at least where it is divided by."""
+GRID_TRIES = 4
+"""Waiting grid joins that are tried again although a smaller one did not fit."""
+ROWS = 3 * RESERVE
+"""Replica rows that a kernel gets to work with."""
+
+
+def place(state: State, impact: Impact) -> None:
+    """Find hosts for all that a batch of events left without, and for what waits where there is more room now."""
+    impact.placed = place_joins(state, impact.unplaced, impact.reasons)
+    if impact.opened or impact.retry:
+        place_waiting(state, impact)
+
+
+def place_joins(state: State, joins: dict[int, str], reasons: dict[int, str]) -> list[int]:
+    """Hosts for sub-joins of which some share has none: grids first, since they need hosts with more room, the largest
+    first; then slices, the smallest first, among them what finds no room as a grid. What does not fit waits. `joins`
+    says why each needs a host. Returns those that run."""
+    if not joins:
+        return []
+    rows = np.array([join for join in joins if state.joins["state"][join] != NONE], np.int64)
+    if not len(rows):
+        return []
+    for row in rows.tolist():
+        reasons.setdefault(row, joins[row])
+    demand, query = state.demand(rows), state.joins["query"][rows]
+    sliced = state.queries["sliced"][query] | state.divided(rows)
+    _place_unsliced(state, rows[~sliced][np.argsort(-demand[~sliced], kind="stable")])
+    sliced |= (state.joins["state"][rows] == WAITING) & state.queries["may_slice"][query]
+    slices = rows[sliced][np.argsort(demand[sliced], kind="stable")]
+    done = 0
+    while done < len(slices):
+        state.have_spare(ROWS, RESERVE)
+        done = int(place_slices(state.handle, slices, done, PART))
+        if done < len(slices):
+            state.grow_replicas()
+    fits = state.joins["state"][rows] != WAITING
+    for row, needs in zip(rows[~fits].tolist(), demand[~fits].tolist(), strict=True):
+        if not (state.options.allow_overload and _overload(state, row, needs)):
+            reasons[row] = f"does not fit: {reasons[row]}"
+        state.backlog.add(row, needs)
+    return [int(row) for row in rows[fits]]
+
+
+def _place_unsliced(state: State, rows: Rows) -> None:
+    """Sub-joins whose windows are not dealt out: whole on one host where one takes them, else cut into boxes. Replaces
+    all they have; what fits neither way waits."""
+    done = 0
+    while done < len(rows):
+        state.have_spare(ROWS, RESERVE)
+        done = int(place_whole(state.handle, rows, done))
+    for row in rows[state.joins["state"][rows] == WAITING].tolist():
+        _place_grid(state, row)
+
+
+def _place_grid(state: State, row: int) -> None:
+    """Boxes for a sub-join that no host takes whole, as long as hosts near enough can take them."""
+    options, (left, right) = state.options, _rates(state, row)
+    part = None if options.sigma is None else grid.p_max(options.sigma, left, right)
+    least = max(options.c_min, SLIVER * min(left, right))
+    for most in FAR[:1] if state.queries["may_slice"][state.joins["query"][row]] else FAR:
+        there, free, legs = near(state.handle, row, most, least)
+        room = np.minimum(free, state.limits[LARGEST])
+        boxes = None
+        if len(there):
+            boxes = grid.split(left, right, room, legs, state.weights, part, options.max_replicas)
+        if boxes is not None:
+            state.have_spare(len(boxes.host), RESERVE)
+            shares = np.tile(WHOLE, (len(boxes.host), 1))
+            shares[:, :4] = np.column_stack([boxes.left_from, boxes.left_to, boxes.right_from, boxes.right_to])
+            for host, box in zip(there[boxes.host].tolist(), shares, strict=True):
+                put(state.handle, row, host, box)
+            state.joins["state"][row] = RUNNING
+            return
+        if len(there) < most:
+            return
+
+
+def _rates(state: State, row: int) -> tuple[float, float]:
+    """Left and right tuples/s of a sub-join. A stream that is silent now still has to be cut somehow."""
+    join, rate = state.joins.rows[row], state.sources["rate"]
+    return max(float(rate[join["left"]]), SILENT), max(float(rate[join["right"]]), SILENT)
+
+
+def _overload(state: State, row: int, demand: float) -> bool:
+    """What fits nowhere goes evenly to the nearest hosts, as many as it would need if they were free."""
+    state.have_spare(ROWS, RESERVE)
+    there = near(state.handle, row, SPREAD, 0.0)[0]
+    if not len(there):
+        return False
+    median = float(np.median(state.nodes["room"][there]))
+    count = int(np.clip(np.ceil(demand / max(median, SILENT)), 1, len(there)))
+    cuts = [*(np.arange(count) / count).tolist(), 1.0]
+    query = state.queries.rows[state.joins["query"][row]]
+    axis = int(query["axis"]) if query["may_slice"] else 0  # freely, else by the left stream
+    for host, low, high in zip(there.tolist(), cuts, cuts[1:], strict=False):
+        box = WHOLE.copy()
+        box[axis : axis + 2] = low, high
+        put(state.handle, row, host, box)
+    state.joins["state"][row] = RUNNING
+    return True
+
+
+def place_waiting(state: State, impact: Impact) -> None:
+    """Waiting sub-joins, the smallest first, until one does not fit; grids may fit where a smaller one did not."""
+    misses = 0
+    missed: dict[int, float] = {}
+    for row, demand in state.backlog.smallest_first():
+        now = float(state.demand(np.array([row]))[0])
+        if now != demand:
+            state.backlog.add(row, now)
+            continue
+        drop_all(state.handle, row)  # where overload is allowed, it runs
+        if not place_joins(state, {row: "there is room again"}, impact.reasons):
+            missed[row] = demand
+            state.backlog.remove(row)
+            misses += GRID_TRIES + 1 if state.queries["may_slice"][state.joins["query"][row]] else 1
+            if misses > GRID_TRIES:
+                break
+    for row, demand in missed.items():
+        state.backlog.add(row, demand)
 
 
 @kernel
 def search(s, j, need, limit):  # type: ignore[no-untyped-def]
     """Cheapest host with at least `need` free for sub-join j, if cheaper than `limit`: (slot or −1, cost)."""
     left, right, sink = ends_of(s, j)
-    if s.legs.shape[0] > 0:  # measured RTTs obey no geometry: look at every host
+    if s.rtts.shape[0] > 0:  # measured RTTs obey no geometry: look at every host
         best, best_cost = -1, limit
         if s.i_most[len(s.i_most) - 1] < need:
             return best, best_cost
@@ -60,7 +202,7 @@ def place_whole(h, joins, begin):  # type: ignore[no-untyped-def]
         if demand <= s.limits[LARGEST]:
             i, _ = search(s, j, max(max(demand, s.limits[C_MIN]), TINY), np.inf)
             if i >= 0:
-                make(s, j, np.int64(s.i_node[i]), 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, NOWHERE)
+                make_part(s, j, np.int64(s.i_node[i]), WINDOWS, 0.0, 1.0, NOWHERE)
                 s.joins[j].state = RUNNING
     return len(joins)
 
@@ -73,7 +215,7 @@ def near(h, j, most, least):  # type: ignore[no-untyped-def]
     left, right, sink = ends_of(s, j)
     slots, costs = np.empty(most, np.int64), np.empty(most)
     n = 0
-    if s.legs.shape[0] > 0:
+    if s.rtts.shape[0] > 0:
         for i in range(len(s.i_node)):
             if s.i_node[i] < 0 or s.i_free[i] < least:
                 continue
@@ -98,16 +240,16 @@ def near(h, j, most, least):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def settle(h, joins, begin, part):  # type: ignore[no-untyped-def]
+def place_slices(h, joins, begin, part):  # type: ignore[no-untyped-def]
     """Deal out the windows that have no host of sub-joins joins[begin:], in that order. One that does not fit beside
     what it has is placed wholly anew; if it does not fit even so, it waits. Returns the next to do."""
     s = unpack(h)
     for q in range(begin, len(joins)):
         j = joins[q]
-        status = _place_slices(s, j, part)
+        status = _cover(s, j, part)
         if status == NO_ROOM and s.joins[j].first >= 0:
             drop_join(s, j)
-            status = _place_slices(s, j, part)
+            status = _cover(s, j, part)
         if status == NO_ROWS:
             return q
         if status == NO_ROOM:
@@ -120,8 +262,9 @@ def settle(h, joins, begin, part):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _place_slices(s, j, part):  # type: ignore[no-untyped-def]
-    """Hosts for all windows of sub-join j that have none."""
+def _cover(s, j, part):  # type: ignore[no-untyped-def]
+    """Hosts for all windows (or keys) of sub-join j that have none."""
+    axis = axis_of(s, j)
     begin = 0.0
     while begin < 1.0:
         # the first window from `begin` on without a host, and the next that has one
@@ -131,8 +274,8 @@ def _place_slices(s, j, part):  # type: ignore[no-untyped-def]
             r = s.joins[j].first
             while r >= 0:
                 box = s.replicas[r].box
-                if box[4] <= begin < box[5]:
-                    begin = box[5]
+                if box[axis] <= begin < box[axis + 1]:
+                    begin = box[axis + 1]
                     moved = True
                 r = s.replicas[r].next
         if begin >= 1.0:
@@ -140,10 +283,10 @@ def _place_slices(s, j, part):  # type: ignore[no-untyped-def]
         end = 1.0
         r = s.joins[j].first
         while r >= 0:
-            if begin < s.replicas[r].box[4] < end:
-                end = s.replicas[r].box[4]
+            if begin < s.replicas[r].box[axis] < end:
+                end = s.replicas[r].box[axis]
             r = s.replicas[r].next
-        status = _fill_gap(s, j, begin, end, part)
+        status = _fill_gap(s, j, axis, begin, end, part)
         if status != DONE:
             return status
         begin = end
@@ -151,8 +294,8 @@ def _place_slices(s, j, part):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _fill_gap(s, j, low, high, part):  # type: ignore[no-untyped-def]
-    """Hosts for the windows [low, high) of sub-join j: the cheapest with room for a good part, then any."""
+def _fill_gap(s, j, axis, low, high, part):  # type: ignore[no-untyped-def]
+    """Hosts for the windows (or keys) [low, high) of sub-join j: the cheapest with room for a good part, then any."""
     largest, c_min, most = s.limits[LARGEST], s.limits[C_MIN], s.limits[MOST_PARTS]
     demand = demand_of(s, j)
     parts = parts_of(s, j)
@@ -191,7 +334,7 @@ def _fill_gap(s, j, low, high, part):  # type: ignore[no-untyped-def]
         if end <= low:
             status = NO_ROOM
             break
-        make(s, j, node, 0.0, 1.0, 0.0, 1.0, low, end, NOWHERE)
+        make_part(s, j, node, axis, low, end, NOWHERE)
         parts += 1
         if largest < np.inf and end < high:  # a host takes its largest part once
             hidden.append(node)

@@ -1,4 +1,4 @@
-"""Telling: the changes that the rows made and dropped in a step come to."""
+"""Report: the change list that the rows made and dropped in a step come to."""
 
 from __future__ import annotations
 
@@ -6,22 +6,18 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from nova.controller.apply import Impact
 from nova.controller.changes import Change, Deploy, Move, Part, Repartition, Shares, Undeploy
-from nova.controller.layout import CREATED, GONE, REMOVED, STEP
-from nova.controller.names import Names
+from nova.controller.schema import GONE, STEP
 from nova.controller.state import State
 
 
-def changes_of(
-    state: State, names: Names, reasons: Mapping[int, str], opened: Mapping[int, str], time: float | None
-) -> list[Change]:
-    """The changes of a step that has not ended, sub-join by sub-join. `reasons` (by sub-join) and `opened` (by node)
-    say why; `time` is when it happened in ms since 1970."""
-    if not state.counts[CREATED] and not state.counts[REMOVED]:
+def report(state: State, impact: Impact, time: float | None) -> list[Change]:
+    """The changes of a step that has not ended, sub-join by sub-join; `time` is when it happened in ms since 1970."""
+    made, gone = state.rows_created(), state.rows_removed()
+    if not len(made) and not len(gone):
         return []
     replicas = state.replicas
-    made = state.created[: state.counts[CREATED]]
-    gone = state.removed[: state.counts[REMOVED]]
     made = made[replicas["next"][made] != GONE]  # not dropped again in the same step
     gone = gone[replicas["step"][gone] != state.counts[STEP]]  # nor made in it
     before: dict[int, list[int]] = {}
@@ -32,15 +28,15 @@ def changes_of(
     changes: list[Change] = []
     for join in dict.fromkeys((*before, *after)):
         new = after.get(join, [])
-        reason = reasons.get(join) or _why(state, names, new, opened)
-        changes += _changes_of_one(state, names, join, before.get(join, []), new, reason, time)
+        reason = impact.reasons.get(join) or _why(state, new, impact.opened)
+        changes += _changes_of_one(state, join, before.get(join, []), new, reason, time)
     return changes
 
 
 def _changes_of_one(
-    state: State, names: Names, join: int, before: list[int], after: list[int], reason: str, time: float | None
+    state: State, join: int, before: list[int], after: list[int], reason: str, time: float | None
 ) -> list[Change]:
-    old, new = _parts(state, names, before), _parts(state, names, after)
+    names, old, new = state.names, _parts(state, before), _parts(state, after)
     same = set(old) & set(new)
     if same:
         old, new = [part for part in old if part not in same], [part for part in new if part not in same]
@@ -67,21 +63,21 @@ def _changes_of_one(
     return [Repartition(before=tuple(old), after=tuple(new), **common)]
 
 
-def _parts(state: State, names: Names, rows: list[int]) -> list[Part]:
+def _parts(state: State, rows: list[int]) -> list[Part]:
     parts = []
     for row in rows:
         shares: Shares = tuple(state.replicas["box"][row].tolist())
-        parts.append(Part(names.nodes[int(state.replicas["node"][row])], shares))
+        parts.append(Part(state.names.nodes[int(state.replicas["node"][row])], shares))
     parts.sort(key=lambda part: (part.shares[4], part.shares))
     return parts
 
 
-def _why(state: State, names: Names, after: list[int], opened: Mapping[int, str]) -> str:
+def _why(state: State, after: list[int], opened: Mapping[int, str]) -> str:
     """Why a sub-join was touched that no event names."""
-    replicas = state.replicas.rows
+    replicas, names = state.replicas.rows, state.names
     for row in after:
-        if replicas[row]["home"] >= 0:
-            return f"gives way on {names.nodes[int(replicas[row]['home'])]} to a sub-join that would lose more"
+        if replicas[row]["evicted_from"] >= 0:
+            return f"gives way on {names.nodes[int(replicas[row]['evicted_from'])]} to a sub-join that would lose more"
     for row in after:
         node = int(replicas[row]["node"])
         return f"room on {names.nodes[node]}" + (f": {opened[node]}" if node in opened else "")

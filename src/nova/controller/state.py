@@ -1,83 +1,109 @@
-"""State: nodes, sources, sub-joins, queries and replicas in tables, with lists threaded through them, and the index."""
+"""State: all a controller knows. Nodes, sources, sub-joins, queries and replicas in rows (`schema`), with lists
+threaded through them; the host index; ids; what is measured; what waits."""
 
 from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from nova.controller.costs import refresh_ideals
-from nova.controller.layout import (
+from nova.controller.ledger import end_step, joins_of, refresh_ideals, show_room, thread
+from nova.controller.measurements import Measurements
+from nova.controller.names import Names
+from nova.controller.schema import (
+    COUPLED,
+    CREATED,
     GONE,
     JOIN,
+    KEYS,
     NODE,
     NONE,
     QUERY,
+    REMOVED,
     REPLICA,
     RUNNING,
     SOURCE,
     SPARE_TOP,
     STEP,
-    TANGLED,
-    Columns,
+    WINDOWS,
     Handle,
+    Records,
     pack,
 )
-from nova.controller.ledger import show_room
-from nova.controller.lists import joins_of, thread
 from nova.controller.stability import Stability
-from nova.controller.table import Table
 from nova.model.load import node_loads
 from nova.model.options import LEGS, Options
 from nova.model.plan import Plan
 from nova.model.policy import DENSE, SQUARE, may_slice, sliced, usable, usable_room
-from nova.model.problem import Floats, Problem
+from nova.model.problem import Floats, Key, Problem
 from nova.model.replicas import SHARES
 from nova.placement.index import SLACK, HostIndex, build
 
 Rows = npt.NDArray[np.int64]
+WHOLE = np.array([0.0, 1.0] * (len(SHARES) // 2))
+"""The box of an unsplit sub-join."""
+
+
+class Backlog:
+    """Sub-joins that wait for room or for a sink (or, if allowed, overload their hosts)."""
+
+    def __init__(self) -> None:
+        self.demand: dict[int, float] = {}
+        """Tuples/s by sub-join; infinite without a sink."""
+        self.queue: list[tuple[float, int]] = []
+        """The same as a heap, smallest demand first; entries that disagree with `demand` are out of date."""
+
+    def __contains__(self, join: int) -> bool:
+        return join in self.demand
+
+    def __len__(self) -> int:
+        return len(self.demand)
+
+    def add(self, join: int, demand: float) -> None:
+        """A sub-join waits for room or, with infinite demand, for a sink."""
+        self.demand[join] = demand
+        if demand < math.inf:
+            heapq.heappush(self.queue, (demand, join))
+            if len(self.queue) > 2 * len(self.demand) + 64:  # mostly out of date
+                self.queue = sorted((demand, join) for join, demand in self.demand.items() if demand < math.inf)
+
+    def remove(self, join: int) -> None:
+        """A sub-join waits no more."""
+        self.demand.pop(join, None)
+
+    def smallest_first(self) -> Iterator[tuple[int, float]]:
+        """Take those that wait for room out of the queue, one by one: (sub-join, demand when it was added)."""
+        while self.queue:
+            demand, join = heapq.heappop(self.queue)
+            if self.demand.get(join) == demand:
+                del self.demand[join]
+                yield join, demand
 
 
 class State:
-    """The tables, the host index, and what is measured."""
+    """The rows, the index, ids and measurements of a running plan."""
 
-    def __init__(self, dimensions: int, options: Options, stability: Stability) -> None:
-        self.options = options
-        self.nodes = Table(
-            NODE,
-            {"bandwidth": np.inf, "hosts": True, "slot": -1, "first": -1, "source": -1, "alive": True},
-            # where the node is, and where it was (with its height) when its sub-joins were last considered
-            {"at": dimensions, "anchor": dimensions + 1},
-        )
-        self.sources = Table(SOURCE, {"stream": -1, "node": -1, "join": -1, "next": -1, "alive": True})
-        self.joins = Table(
-            JOIN,
-            {
-                "query": -1,
-                "left": -1,
-                "right": -1,
-                "output": np.nan,
-                "first": -1,
-                "state": NONE,
-                "ideal": np.inf,
-                "next": -1,
-                "before": -1,
-            },
-        )
-        self.queries = Table(QUERY, {"sink": -1})
-        self.replicas = Table(
-            REPLICA,
-            {
-                "join": -1,
-                "node": -1,
-                "next": GONE,
-                "before": -1,
-                "after": -1,
-                "home": -1,
-                "step": -1,
-            },
-        )
+    def __init__(
+        self, dimensions: int, options: Options, stability: Stability, names: Names, measurements: Measurements
+    ) -> None:
+        self.options, self.stability = options, stability
+        self.names, self.measurements = names, measurements
+        # beside the nodes: where each is, and where it was (with its height) when its sub-joins were last considered
+        self.nodes = Records(NODE, {"at": dimensions, "anchor": dimensions + 1})
+        self.sources, self.joins = Records(SOURCE), Records(JOIN)
+        self.queries, self.replicas = Records(QUERY), Records(REPLICA)
         self.spare = self.created = self.removed = np.empty(0, np.int64)
         self.counts = np.zeros(4, np.int64)
+        self.backlog = Backlog()
+        self.evicted: dict[int, set[int]] = {}
+        """Replicas that had to leave a node for another sub-join, by that node."""
+        self.replan_gain_ms: float | None = None
+        """Cost that a fresh plan would save after the last step, in ms; None where that was not looked at."""
+        self.lifted = False
+        """Whether nodes have heights, so that newcomers get one."""
         self.weights = np.array(LEGS[options.objective])
         self.limits = np.array(
             [
@@ -88,14 +114,16 @@ class State:
                 stability.hysteresis,
             ]
         )
-        self.legs: Floats = np.empty((0, 0))
+        self.rtts: Floats = np.empty((0, 0))
         self.index: HostIndex = build(np.empty(0, np.int32), np.empty((0, dimensions)), np.empty(0), np.empty(0), SLACK)
         self._handle: Handle | None = None
 
     @classmethod
     def of(cls, problem: Problem, plan: Plan, stability: Stability) -> State:
         """The state of a plan that runs."""
-        state = cls(plan.space.dimensions, plan.options, stability)
+        measurements = Measurements(problem.latency, len(problem.nodes))
+        state = cls(plan.space.dimensions, plan.options, stability, Names.of(problem), measurements)
+        state.lifted = bool(np.any(plan.space.heights > 0))
         nodes, sources, joins, queries = problem.nodes, problem.sources, plan.joins, problem.queries
         state.nodes.fill(
             len(nodes),
@@ -134,12 +162,16 @@ class State:
             {
                 "sink": np.array([query.sink for query in queries], np.int64),
                 "sliced": np.array([sliced(query.window_ms, plan.options) for query in queries], np.bool_),
-                "may_slice": np.array([may_slice(query.window_ms, plan.options) for query in queries], np.bool_),
+                "may_slice": np.array(
+                    [by_key(query.key, plan.options) or may_slice(query.window_ms, plan.options) for query in queries],
+                    np.bool_,
+                ),
+                "axis": np.array([KEYS if by_key(query.key, plan.options) else WINDOWS for query in queries], np.int64),
             },
         )
         state._take_replicas(plan)
         thread(state.handle, len(sources), len(joins), len(plan.replicas))
-        state._measure(problem)
+        state._fill_rtts(problem)
         used = state.nodes["used"][: len(nodes)]
         rows = np.flatnonzero(room > 0).astype(np.int32)
         state.index = build(
@@ -154,7 +186,7 @@ class State:
     def _take_replicas(self, plan: Plan) -> None:
         replicas = plan.replicas
         n = len(replicas)
-        boxes = np.column_stack([getattr(replicas, name) for name in SHARES[:6]]) if n else np.empty((0, 6))
+        boxes = np.column_stack([getattr(replicas, name) for name in SHARES])
         left, right = replicas.rates(plan.joins)
         self.replicas.reserve(n + max(256, n // 4))
         self.replicas.fill(
@@ -172,35 +204,35 @@ class State:
         self.spare[:top] = np.arange(self.replicas.capacity - 1, n - 1, -1)
         self.counts[SPARE_TOP] = top
         self.counts[STEP] = 1
-        self._untangle(plan)
+        self._mark_coupled(plan)
 
-    def _untangle(self, plan: Plan) -> None:
+    def _mark_coupled(self, plan: Plan) -> None:
         """Boxes of one sub-join on one host share input where they are not slices. Their sub-join is marked, and they
         are charged equal parts of what they really take together."""
         replicas = plan.replicas
         key = replicas.join.astype(np.int64) * self.nodes.end + replicas.node
         _, inverse, count = np.unique(key, return_inverse=True, return_counts=True)
-        full = (self.replicas["box"][: len(replicas), :4] == np.array([0.0, 1.0, 0.0, 1.0])).all(axis=1)
+        apart = cut_freely(self.replicas["box"][: len(replicas)])
         several = count[inverse] > 1
-        tangled = np.unique(replicas.join[several & ~full])
-        self.joins["state"][tangled] = TANGLED
-        for join in tangled:
+        coupled = np.unique(replicas.join[several & ~apart])
+        self.joins["state"][coupled] = COUPLED
+        for join in coupled:
             rows = np.flatnonzero(replicas.join == join)
             loads = node_loads(plan.joins, replicas.take(rows), self.nodes.end)
             for node in np.unique(replicas.node[rows]):
                 here = rows[replicas.node[rows] == node]
                 self.replicas["charge"][here] = loads[node] / len(here)
 
-    def _measure(self, problem: Problem) -> None:
+    def _fill_rtts(self, problem: Problem) -> None:
         """Measured RTTs as a matrix, where the problem is small enough that fresh plans use them too."""
         n = len(problem.nodes)
         hosts = int(np.count_nonzero(self.nodes["room"][:n] > 0))
         if problem.latency is None or n > SQUARE or self.joins.end * hosts > DENSE:
             return
-        self.legs = np.full((self.nodes.capacity, self.nodes.capacity), np.nan)
+        self.rtts = np.full((self.nodes.capacity, self.nodes.capacity), np.nan)
         known = problem.latency
-        self.legs[known.first, known.second] = known.rtt_ms
-        self.legs[known.second, known.first] = known.rtt_ms
+        self.rtts[known.first, known.second] = known.rtt_ms
+        self.rtts[known.second, known.first] = known.rtt_ms
 
     def _size_logs(self) -> None:
         """A row is made at most once and dropped at most once in a step."""
@@ -226,34 +258,7 @@ class State:
     def handle(self) -> Handle:
         """What kernels take. Made again after any column was replaced."""
         if self._handle is None:
-            index = self.index
-            self._handle = pack(
-                Columns(
-                    self.nodes.rows,
-                    self.nodes["at"],
-                    self.sources.rows,
-                    self.joins.rows,
-                    self.queries.rows,
-                    self.replicas.rows,
-                    self.spare,
-                    self.created,
-                    self.removed,
-                    self.counts,
-                    index.node,
-                    index.points,
-                    index.heights,
-                    index.free,
-                    index.low,
-                    index.high,
-                    index.most_free,
-                    index.least_height,
-                    index.offsets,
-                    index.held,
-                    self.legs,
-                    self.weights,
-                    self.limits,
-                )
-            )
+            self._handle = pack(self)
         return self._handle
 
     def stale(self) -> None:
@@ -267,11 +272,11 @@ class State:
         row, grown = self.nodes.take()
         if grown:
             self.stale()
-            if len(self.legs):
+            if len(self.rtts):
                 more = self.nodes.capacity
-                legs = np.full((more, more), np.nan)
-                legs[: len(self.legs), : len(self.legs)] = self.legs
-                self.legs = legs
+                rtts = np.full((more, more), np.nan)
+                rtts[: len(self.rtts), : len(self.rtts)] = self.rtts
+                self.rtts = rtts
         nodes = self.nodes
         nodes["at"][row], nodes["height"][row] = at, height
         nodes["anchor"][row, :-1], nodes["anchor"][row, -1] = at, height
@@ -347,12 +352,15 @@ class State:
             at = int(follow[at])
         follow[at] = follow[row]
 
-    def add_query(self, sink: int, window_ms: float) -> int:
+    def add_query(self, sink: int, window_ms: float, key: Key | None) -> int:
         """A new query."""
         row, grown = self.queries.take()
         if grown:
             self.stale()
-        self.queries.rows[row] = sink, sliced(window_ms, self.options), may_slice(window_ms, self.options)
+        queries, keyed = self.queries, by_key(key, self.options)
+        queries["sink"][row], queries["axis"][row] = sink, KEYS if keyed else WINDOWS
+        queries["sliced"][row] = sliced(window_ms, self.options)
+        queries["may_slice"][row] = keyed or may_slice(window_ms, self.options)
         return row
 
     def add_join(self, query: int, left: int, right: int, output: float) -> int:
@@ -389,6 +397,39 @@ class State:
         rows: Rows = joins_of(self.handle, source)
         return rows
 
+    def joins_in(self, query: int) -> Rows:
+        """Rows of the sub-joins of a query."""
+        joins = self.joins
+        return np.flatnonzero((joins["query"][: joins.end] == query) & (joins["state"][: joins.end] != NONE))
+
+    def joins_pinned_at(self, node: int) -> Rows:
+        """Rows of the sub-joins with a source or their sink on a node."""
+        parts = [self.joins_of(source) for source in self.sources_on(node)]
+        parts += [self.joins_in(query) for query in np.flatnonzero(self.queries["sink"] == node).tolist()]
+        return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+
+    def sources_in(self, stream: int) -> list[int]:
+        """Rows of the sources of a stream."""
+        sources = self.sources
+        there = (sources["stream"][: sources.end] == stream) & sources["alive"][: sources.end]
+        return [int(row) for row in np.flatnonzero(there)]
+
+    def demand(self, joins: Rows) -> Floats:
+        """Tuples/s that sub-joins take in."""
+        rate, table = self.sources["rate"], self.joins
+        demand: Floats = rate[table["left"][joins]] + rate[table["right"][joins]]
+        return demand
+
+    def divided(self, joins: Rows) -> npt.NDArray[np.bool_]:
+        """Which sub-joins run divided by windows or keys, so that lost parts can be placed alone."""
+        first = self.joins["first"][joins]
+        return (first >= 0) & cut_freely(self.replicas["box"][np.maximum(first, 0)])
+
+    def have_spare(self, rows: int, reserve: int) -> None:
+        """See that there are so many replica rows to work with, and some in reserve."""
+        while self.counts[SPARE_TOP] < rows + reserve:
+            self.grow_replicas()
+
     def find_join(self, query: int, left: int, right: int) -> int:
         """The sub-join of a pair in a query; −1 where there is none."""
         joins = self.joins
@@ -398,3 +439,58 @@ class State:
                 return row
             row = int(joins["next"][row, 0 if joins["left"][row] == left else 1])
         return -1
+
+    # steps
+
+    @property
+    def step(self) -> int:
+        """How many steps were handled so far, plus one."""
+        return int(self.counts[STEP])
+
+    def rows_removed(self, since: int = 0) -> Rows:
+        """Replica rows dropped in this step, from the given place in the log on."""
+        rows: Rows = self.removed[since : self.counts[REMOVED]]
+        return rows
+
+    def rows_created(self) -> Rows:
+        """Replica rows made in this step; some may be dropped again."""
+        rows: Rows = self.created[: self.counts[CREATED]]
+        return rows
+
+    def end_step(self, nodes: list[int], sources: list[int], joins: list[int], queries: list[int]) -> None:
+        """Give back the rows of all that ended in this step, and note which replicas had to leave their node."""
+        replicas = self.replicas
+        for row in self.rows_removed().tolist():
+            node = int(replicas["evicted_from"][row])
+            if node >= 0 and node in self.evicted:
+                self.evicted[node].discard(row)
+                if not self.evicted[node]:
+                    del self.evicted[node]
+        for row in self.rows_created().tolist():
+            node = int(replicas["evicted_from"][row])
+            if node >= 0 and replicas["next"][row] != GONE:
+                self.evicted.setdefault(node, set()).add(row)
+        for node in nodes:
+            for row in self.evicted.pop(node, ()):
+                replicas["evicted_from"][row] = -1
+        end_step(self.handle)
+        self.nodes.free += nodes
+        self.sources.free += sources
+        self.joins.free += joins
+        self.queries.free += queries
+        for query in queries:
+            self.names.queries[query] = None
+            self.queries["sink"][query] = -1
+
+
+def by_key(key: Key | None, options: Options) -> bool:
+    """Whether sub-joins with such a key are divided by ranges of it."""
+    return key is not None and options.partition in ("auto", "key")
+
+
+def cut_freely(boxes: Floats) -> npt.NDArray[np.bool_]:
+    """Which boxes take both streams whole, and are cut by windows or by keys at most."""
+    whole = boxes == WHOLE
+    return np.asarray(
+        whole[:, :4].all(axis=1) & (whole[:, WINDOWS : WINDOWS + 2] | whole[:, KEYS : KEYS + 2]).all(axis=1)
+    )

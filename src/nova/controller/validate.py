@@ -1,4 +1,4 @@
-"""Admission: is a batch of events possible? Asked of the whole batch before anything changes, so that a refused batch
+"""Validate: is a batch of events possible? Asked of the whole batch before anything changes, so that a refused batch
 leaves no trace."""
 
 from __future__ import annotations
@@ -7,25 +7,26 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nova.controller import events as e
-from nova.controller.names import Names
-from nova.model.errors import Fault
+from nova.controller.names import Names, query_like
+from nova.controller.state import State
+from nova.model.errors import Fault, InvalidInput
 from nova.scenario.faults import suggestion
 
 Finding = tuple[str, str, Any]
 """Field, message, value."""
 
 
-def faults(
-    events: Sequence[e.Event], names: Names, node_of: Any, dimensions: int, file: str, line: int | None
-) -> list[Fault]:
-    """Everything wrong with a batch. `node_of` gives the node row of a source row."""
-    view = _View(names, node_of, dimensions)
-    found = []
+def validate(state: State, events: Sequence[e.Event], file: str, line: int | None) -> None:
+    """Raise `InvalidInput` with everything that is wrong with a batch: `file` and `line` (without one: the number of
+    the event), field and value."""
+    view = _View(state.names, state.sources["node"], state.nodes["at"].shape[1])
+    faults = []
     for number, event in enumerate(events, 1):
-        for field, message, value in (*e.wrong(event), *view.check(event)):
-            found.append(Fault(file, message, number if line is None else line, field, value))
+        for field, message, value in (*e.faults_in(event), *view.check(event)):
+            faults.append(Fault(file, message, number if line is None else line, field, value))
         view.note(event)
-    return found
+    if faults:
+        raise InvalidInput(faults)
 
 
 class _View:
@@ -174,15 +175,5 @@ class _View:
         for left, right in (event.pairs or ()) if known else ():
             yield from self._source("pairs", event.left, left)
             yield from self._source("pairs", event.right, right)
-        if event.on is not None and known and like(self.names, event) is None:
+        if event.on is not None and known and query_like(self.names, event.left, event.right, event.on) is None:
             yield "on", "no running query joins these two streams on this; list the `pairs`", list(event.on)
-
-
-def like(names: Names, event: e.QueryAdded) -> int | None:
-    """Row of a running query that joins the same streams on the same attributes, and so knows their values."""
-    for row, rule in enumerate(names.queries):
-        if rule is not None and rule.attributes == event.on:
-            streams = {names.streams[stream] for stream in rule.streams}
-            if streams == {event.left, event.right}:
-                return row
-    return None

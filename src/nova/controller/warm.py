@@ -1,4 +1,4 @@
-"""Warm: compile every kernel of re-optimization, so that nobody's first event waits for it."""
+"""Warm: compile every kernel of the controller, so that nobody's first event waits for it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from nova.controller.controller import Controller
-from nova.controller.events import CapacityChanged, LatencyMeasured, NodeAdded, RateChanged
-from nova.controller.random_events import Drawing
+from nova.controller.events import CapacityChanged, LatencyMeasured, NodeAdded, NodeMoved, NodeRemoved, RateChanged
 from nova.model.options import Options
 from nova.model.problem import Latency, Problem
 from nova.optimizer import optimize
@@ -16,23 +15,28 @@ from nova.synthetic import draw
 
 NODES = {"window": 400, "grid": 400, "auto": 4000}
 """By partition; the last is enough to take the way of large problems."""
-EVENTS = 300
+ROUNDS = 12
 
 
 def warm(seed: int = 0) -> None:
-    """Lead drawn networks through events of every kind. Compiled kernels stay on disk: the first time takes about a
-    minute, all others a few seconds."""
+    """Lead drawn networks through events that take every way. Compiled kernels stay on disk: the first time takes about
+    a minute, all others a few seconds."""
     for partition, nodes in NODES.items():
         problem = draw(nodes, seed=seed)
         if partition == "grid":
             problem = replace(problem, latency=_in_a_row(problem))
         options = Options(partition=partition)  # type: ignore[arg-type]
         controller = Controller.from_plan(problem, optimize(problem, options))
-        drawing = Drawing(problem, seed)
-        for _ in range(EVENTS):
-            controller.handle(drawing.next())
-        names, state = controller.names, controller.state
+        names, state = controller.state.names, controller.state
         first, second = names.nodes[:2]
+        for number in range(ROUNDS):
+            busiest = int(state.nodes["used"].argmax())
+            name, at = names.nodes[busiest], tuple(state.nodes["at"][busiest].tolist())
+            controller.handle(NodeMoved(node=name, coordinates=(at[0] + 9.0, *at[1:])))
+            controller.handle(CapacityChanged(node=name, capacity=0.5 * float(state.nodes["capacity"][busiest])))
+            if busiest not in problem.sources.node and busiest != problem.queries[0].sink:
+                controller.handle(NodeRemoved(node=name))
+            controller.handle(NodeAdded(node=f"new-{number}", capacity=90.0, coordinates=at))
         controller.handle(NodeAdded(node="measured", capacity=1.0, rtts={first: 10.0, second: 20.0}))
         controller.handle(LatencyMeasured(from_node=first, to_node=second, rtt_ms=50.0))
         source, row = next(iter(names.source_rows[0].items()))
@@ -49,8 +53,8 @@ def warm(seed: int = 0) -> None:
                     RateChanged(stream=names.streams[1], source=other, rate=rate),
                 ]
             )
-        busiest = names.nodes[int(state.nodes["used"].argmax())]
-        controller.handle(CapacityChanged(node=busiest, capacity=0.5))
+        busiest = int(state.nodes["used"].argmax())
+        controller.handle(CapacityChanged(node=names.nodes[busiest], capacity=0.5))
         controller.cost()
 
 

@@ -1,4 +1,4 @@
-"""Running: a controller with what the journal has told it so far."""
+"""Running: a controller at a step of the journal."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 
 import nova
 from nova.controller.changes import Change
+from nova.controller.codec import Step
 from nova.controller.controller import Controller
 from nova.journal import snapshot
 from nova.journal.errors import Damaged
 from nova.journal.journal import Record
-from nova.journal.steps import Step, from_record
+from nova.journal.steps import from_record
 from nova.model.errors import Fault, InvalidInput
 
 
 @dataclass
 class Running:
-    """A controller with what the journal has told so far."""
+    """A controller at a step of the journal, and the last number of each client."""
 
     controller: Controller
     clients: dict[str, list[int]]

@@ -4,8 +4,9 @@
              folder · u64 bytes of the tree · tree (JSON, padded to 16 bytes) · columns (each padded to 16 bytes) ·
              32 s BLAKE2b of all bytes before
 
-The tree holds objects by the names of their attributes, and says of each column its type, shape and place. It can name
-only the classes listed here: reading a snapshot runs no code that the file brings along.
+The tree holds the fingerprint of `nova.controller.schema`, then objects by the names of their attributes, and says of
+each column its type, shape and place. It can name only the classes listed here: reading a snapshot runs no code that
+the file brings along.
 """
 
 from __future__ import annotations
@@ -21,20 +22,22 @@ import numpy.typing as npt
 
 from nova.controller.controller import Controller
 from nova.controller.join_rules import Rule
-from nova.controller.measurements import Measured
+from nova.controller.measurements import Measurements
 from nova.controller.names import Names
+from nova.controller.schema import Records, fingerprint
 from nova.controller.stability import Stability
-from nova.controller.state import State
-from nova.controller.table import Table
+from nova.controller.state import Backlog, State
 from nova.journal.errors import Damaged
 from nova.journal.files import write_whole
 from nova.model.operators import Grouping, Pipeline, Side
 from nova.model.options import Options
-from nova.model.problem import Derived, Latency
+from nova.model.problem import Derived, Key, Latency
 from nova.placement.index import HostIndex
 
-VERSION = 2
-"""To be raised when attributes of the classes below change: an older snapshot then names what no longer fits."""
+VERSION = 3
+"""To be raised when attributes of the classes below change: an older snapshot then names what no longer fits. What rows
+consist of is not counted here: the fingerprint of the schema stands in every snapshot."""
+_BEGIN_ANEW = "Maybe begin a new folder from `current` in this one: it holds the plan and its scenario"
 PATTERN = "snapshot-*.nova"
 _HEAD = struct.Struct("<8sHHQ16sQ")
 _MAGIC = b"NOVASNAP"
@@ -45,10 +48,11 @@ _CLASSES: dict[str, Any] = {
     for cls in (
         Controller,
         State,
-        Table,
+        Backlog,
+        Records,
         Names,
         Rule,
-        Measured,
+        Measurements,
         HostIndex,
         Latency,
         Options,
@@ -57,6 +61,7 @@ _CLASSES: dict[str, Any] = {
         Pipeline,
         Side,
         Grouping,
+        Key,
     )
 }
 _LEFT_OUT = {("State", "_handle")}
@@ -102,7 +107,7 @@ def freeze(sequence: int, identity: bytes, content: dict[str, Any]) -> list[byte
     """The parts of a snapshot file."""
     columns: list[npt.NDArray[Any]] = []
     freezer = _Freezer(columns)
-    frozen = {name: freezer.freeze(value, name) for name, value in content.items()}
+    frozen = {"schema": fingerprint()} | {name: freezer.freeze(value, name) for name, value in content.items()}
     tree = json.dumps(frozen, ensure_ascii=False).encode()
     tree += b" " * (-(_HEAD.size + len(tree)) % _ALIGN)
     parts: list[bytes | memoryview] = [_HEAD.pack(_MAGIC, VERSION, 0, sequence, identity, len(tree)), tree]
@@ -133,15 +138,17 @@ def _opened(path: Path, data: bytes, identity: bytes) -> tuple[dict[str, Any], i
             path,
             8,
             "header",
-            f"snapshot format {version}, this version reads {VERSION}. Maybe begin a new folder from `current` in this "
-            "one: it holds the plan and its scenario",
+            f"snapshot format {version}, this version reads {VERSION}. {_BEGIN_ANEW}",
         )
     if folder != identity:
         raise Damaged(path, 20, "header", "the file belongs to another folder of events")
     if sequence != sequence_of(path):
         raise Damaged(path, 12, "header", f"holds events up to {sequence}, its name says {sequence_of(path)}")
     start = _HEAD.size + length
-    return json.loads(data[_HEAD.size : start]), start
+    tree = json.loads(data[_HEAD.size : start])
+    if tree.pop("schema", None) != fingerprint():
+        raise Damaged(path, _HEAD.size, "schema", f"this version holds its state otherwise. {_BEGIN_ANEW}")
+    return tree, start
 
 
 class _Freezer:

@@ -24,6 +24,7 @@ from typing import Any
 
 import nova
 from nova.controller.changes import Change
+from nova.controller.codec import Step
 from nova.controller.controller import Controller
 from nova.journal import snapshot
 from nova.journal.errors import Damaged, NotDurable
@@ -32,7 +33,7 @@ from nova.journal.identity import MARKER, Identity
 from nova.journal.journal import Journal, create_segment
 from nova.journal.lock import Lock
 from nova.journal.running import Running, thawed
-from nova.journal.steps import Step, to_record
+from nova.journal.steps import to_record
 from nova.model.errors import Fault, InvalidInput, NovaError
 from nova.model.plan import Summary
 
@@ -52,6 +53,8 @@ class Outcome:
     sequence: int | None
     """Its place in the journal; None where it was there before."""
     changes: list[Change]
+    replan_gain_ms: float | None
+    """What a fresh plan would save after it; see `Controller.replan_gain_ms`."""
 
 
 class Store:
@@ -64,7 +67,7 @@ class Store:
         self.identity = Identity.read(self.folder)
         self.warnings: list[str] = []
         """What was found damaged and mended."""
-        self._pending: list[tuple[Step, bytes | None, list[Change]]] = []
+        self._pending: list[tuple[Step, bytes | None, list[Change], float | None]] = []
         self._failed: str | None = None
         try:
             self._lock = Lock(self.folder)
@@ -166,7 +169,7 @@ class Store:
         submitted before it can still be committed."""
         self._usable()
         if self._running.repeated(step):
-            self._pending.append((step, None, []))
+            self._pending.append((step, None, [], None))
             return
         record = to_record(step, time.time_ns() // 1_000_000)  # first: what cannot be written must not be applied
         try:
@@ -177,12 +180,12 @@ class Store:
             # nobody knows how far it got: what is in memory may be half a step
             self._failed = f"{self.folder}: a step could not be applied ({type(error).__name__}): open the folder again"
             raise
-        self._pending.append((step, record, changes))
+        self._pending.append((step, record, changes, self.controller.replan_gain_ms))
 
     def commit(self) -> list[Outcome]:
         """Make all submitted steps durable, with one fsync. What is returned may be acknowledged."""
         self._usable()
-        records = [record for _, record, _ in self._pending if record is not None]
+        records = [record for _, record, _, _ in self._pending if record is not None]
         if records:
             try:
                 first = self._journal.append(records)
@@ -192,8 +195,8 @@ class Store:
         else:
             first = self._journal.next
         outcomes = []
-        for step, record, changes in self._pending:
-            outcomes.append(Outcome(step, None if record is None else first, changes))
+        for step, record, changes, gain in self._pending:
+            outcomes.append(Outcome(step, None if record is None else first, changes, gain))
             first += record is not None
         self._pending = []
         return outcomes

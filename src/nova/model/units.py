@@ -74,13 +74,6 @@ class Quantity:
         return values * factors[codes] if len(factors) else values
 
 
-MOST_RATE = 1e15
-"""Tuples/s beyond which a rate or a finite capacity is a mistake; sums of them stay exact enough to check."""
-MOST_MS = 1e9
-"""Coordinates beyond this many ms (eleven days) are a mistake."""
-LEAST_MS = 1e-6
-"""A round trip of less than a nanosecond is a mistake: light gets 30 cm far."""
-
 NUMBER = Quantity("", {})
 """A plain number."""
 

@@ -12,6 +12,7 @@ slots (a packed memory array), so the boxes stay as tight as if built afresh, wh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ import numpy.typing as npt
 from nova.jit import inline, kernel, parallel, prange
 from nova.model.problem import Floats, Ints
 
+FEW = 4096
+"""Hosts up to which an index is built on one core."""
 FAN = 8
 """Hosts per leaf box and boxes per box."""
 DEPTH = 12
@@ -125,7 +128,13 @@ def build(node: Ints, points: Floats, heights: Floats, free: Floats, slack: floa
         )
     order = _sorted(code)
     index = _empty(n, d, origin, scale, blank=False)
-    _gather(order, node, points, heights, free, code, index.node, index.points, index.heights, index.free, index.code)
+    columns: tuple[npt.NDArray[Any], ...] = (node, points, heights, free, code)
+    slots: tuple[npt.NDArray[Any], ...] = (index.node, index.points, index.heights, index.free, index.code)
+    if n > FEW:
+        _gather(order, *columns, *slots)
+    else:
+        for column, slot in zip(columns, slots, strict=True):
+            slot[:] = column[order]
     _bound(*index.tree)
     return index
 
@@ -230,7 +239,7 @@ def _curve(points: Floats, origin: Floats, scale: float) -> npt.NDArray[np.uint6
     n, d = points.shape
     if n == 0:
         return np.empty(0, np.uint64)
-    codes: npt.NDArray[np.uint64] = _interleave(points, origin, scale, _bits(d))
+    codes: npt.NDArray[np.uint64] = (_interleave if n > FEW else _interleave_few)(points, origin, scale, _bits(d))
     return codes
 
 
@@ -238,6 +247,15 @@ def _curve(points: Floats, origin: Floats, scale: float) -> npt.NDArray[np.uint6
 def _interleave(points, origin, scale, bits):  # type: ignore[no-untyped-def]
     code = np.empty(len(points), np.uint64)
     for i in prange(len(points)):
+        code[i] = _code(points[i], origin, scale, bits)
+    return code
+
+
+@kernel
+def _interleave_few(points, origin, scale, bits):  # type: ignore[no-untyped-def]
+    """The same on one core: threads cost more than they bring here, and a forked process must not start any."""
+    code = np.empty(len(points), np.uint64)
+    for i in range(len(points)):
         code[i] = _code(points[i], origin, scale, bits)
     return code
 

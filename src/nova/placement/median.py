@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nova.jit import inline, kernel
 from nova.model.options import LEGS, Objective
 from nova.model.problem import Floats
 from nova.model.space import CostSpace
@@ -19,46 +20,73 @@ def virtual_positions(joins: SubJoins, space: CostSpace, objective: Objective) -
 
 
 def fermat(a: Floats, b: Floats, c: Floats, weights: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> Floats:
-    """Points minimising the weighted sum of distances to three points each, in closed form, row by row.
+    """Points minimising the weighted sum of distances to three points each, row by row."""
+    w = np.array(weights)
+    heaviest = int(w.argmax())
+    if w[heaviest] >= w.sum() / 2:
+        return (a, b, c)[heaviest]  # outpulls the others wherever they are
+    answer: Floats = _medians(np.ascontiguousarray(np.stack([a, b, c], axis=1), dtype=np.float64), w)
+    return answer
+
+
+@kernel
+def _medians(corners, w):  # type: ignore[no-untyped-def]
+    answer = np.empty((corners.shape[0], corners.shape[2]))
+    for row in range(len(corners)):
+        answer[row] = median_of(corners[row], w)
+    return answer
+
+
+@kernel
+def median_of(corners, w):  # type: ignore[no-untyped-def]
+    """The point minimising the weighted sum of distances to three points (the rows of `corners`), in closed form.
 
     A corner is the answer where its weight outpulls the other two. Inside, the point sees the sides under the angles
     π − α, π − β, π − γ, with α, β, γ the angles of a triangle whose sides are the weights; its barycentric
     coordinates are then 1/(cot A + cot α) and so on, in any dimension, since only angles of the triangle enter.
     """
-    w = np.array(weights)
-    heaviest = int(w.argmax())
-    if w[heaviest] >= w.sum() / 2:
-        return (a, b, c)[heaviest]  # outpulls the others wherever they are
-    points = np.stack([a, b, c])
-    answer = np.full_like(a, np.nan)
-    open_rows = np.ones(len(a), dtype=bool)
+    d = corners.shape[1]
+    for k in range(3):
+        pull = np.zeros(d)
+        own = w[k]  # a point that coincides with the corner does not pull: it adds its weight to the corner's
+        for i in ((k + 1) % 3, (k + 2) % 3):
+            away = _apart(corners[i], corners[k])
+            if away > 0.0:
+                for c in range(d):
+                    pull[c] += w[i] * (corners[i, c] - corners[k, c]) / away
+            else:
+                own += w[i]
+        total = 0.0
+        for c in range(d):
+            total += pull[c] * pull[c]
+        if np.sqrt(total) <= own * (1 + TINY):
+            return corners[k].copy()
+    half = (w[0] + w[1] + w[2]) / 2
+    area = np.sqrt(max(half * (half - w[0]) * (half - w[1]) * (half - w[2]), TINY))  # Heron
+    answer, everything = np.zeros(d), 0.0
     for k in range(3):
         i, j = (k + 1) % 3, (k + 2) % 3
-        pull = w[i] * _unit(points[i] - points[k]) + w[j] * _unit(points[j] - points[k])
-        # A point that coincides with the corner does not pull: it adds its weight to the corner's.
-        own = w[k] + w[i] * _same(points[i], points[k]) + w[j] * _same(points[j], points[k])
-        corner = open_rows & (np.linalg.norm(pull, axis=1) <= own * (1 + TINY))
-        answer[corner] = points[k][corner]
-        open_rows &= ~corner
-    if open_rows.any():
-        answer[open_rows] = _inside(points[:, open_rows], w)
-    return answer
+        dot = uu = vv = 0.0
+        for c in range(d):
+            u, v = corners[i, c] - corners[k, c], corners[j, c] - corners[k, c]
+            dot += u * v
+            uu += u * u
+            vv += v * v
+        cross = np.sqrt(max(uu * vv - dot * dot, TINY))
+        share = 1 / (dot / cross + (w[i] ** 2 + w[j] ** 2 - w[k] ** 2) / (4 * area))
+        everything += share
+        for c in range(d):
+            answer[c] += share * corners[k, c]
+    return answer / everything
 
 
-def _inside(points: Floats, w: Floats) -> Floats:
-    """The median where it lies strictly inside the triangle."""
-    weight_area = _area(w[0], w[1], w[2])
-    barycentric = np.empty(points.shape[:2])
-    for k in range(3):
-        i, j = (k + 1) % 3, (k + 2) % 3
-        u, v = points[i] - points[k], points[j] - points[k]
-        dot = np.einsum("nd,nd->n", u, v)
-        cross = np.sqrt(np.maximum(np.einsum("nd,nd->n", u, u) * np.einsum("nd,nd->n", v, v) - dot**2, TINY))
-        cot_weight = (w[i] ** 2 + w[j] ** 2 - w[k] ** 2) / (4 * weight_area)
-        barycentric[k] = 1 / (dot / cross + cot_weight)
-    barycentric /= barycentric.sum(axis=0)
-    inside: Floats = np.einsum("kn,knd->nd", barycentric, points)
-    return inside
+@inline
+def _apart(a, b):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for c in range(len(a)):
+        gap = a[c] - b[c]
+        total += gap * gap
+    return np.sqrt(total)
 
 
 def geometric_median(points: Floats, weights: Floats, tolerance: float = 1e-10, rounds: int = 1000) -> Floats:
@@ -83,19 +111,3 @@ def geometric_median(points: Floats, weights: Floats, tolerance: float = 1e-10, 
         if np.linalg.norm(step) <= tolerance * scale:
             break
     return y
-
-
-def _unit(vectors: Floats) -> Floats:
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    units: Floats = np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0)
-    return units
-
-
-def _same(a: Floats, b: Floats) -> Floats:
-    return np.asarray((a == b).all(axis=1), dtype=np.float64)
-
-
-def _area(a: float, b: float, c: float) -> float:
-    """Heron: area of a triangle from its sides."""
-    s = (a + b + c) / 2
-    return float(np.sqrt(max(s * (s - a) * (s - b) * (s - c), TINY)))

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nova.costspace.fillers import fillers
+from nova.model.plausible import LEAST_MS
 from nova.model.problem import Bools, Floats, Ints, Latency, Nodes
-from nova.model.units import LEAST_MS, RTT, Quantity
+from nova.model.units import RTT, Quantity
 from nova.scenario.faults import Faults, listed
 from nova.scenario.table import Table
 

@@ -9,8 +9,9 @@ from difflib import get_close_matches
 import numpy as np
 import pyarrow as pa
 
+from nova.model.plausible import MOST_MS, MOST_RATE
 from nova.model.problem import Floats, Nodes
-from nova.model.units import MOST_MS, MOST_RATE, RATE, RTT
+from nova.model.units import RATE, RTT
 from nova.scenario.table import Table
 
 OPTIONAL = ("height", "hosts", "bandwidth", "busy")

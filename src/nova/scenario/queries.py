@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nova.model.plausible import MOST_RATE
 from nova.model.problem import Dense, Equal, Floats, Ints, JoinMatrix, Pairs
-from nova.model.units import MOST_RATE, RATE
+from nova.model.units import RATE
 from nova.scenario.faults import listed
 from nova.scenario.table import Table
 

@@ -7,7 +7,7 @@ import json
 from typer.testing import CliRunner
 
 from nova.cli import app
-from nova.controller.random_events import KINDS
+from nova_lab.bench.drawn_events import KINDS
 
 
 def test_events_are_timed_by_kind_beside_a_full_optimization():

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from builders import write_scenario
 from nova import optimizer
 from nova.controller import CapacityChanged, Controller, Event, NodeAdded, NodeMoved, NodeRemoved, RateChanged
-from nova.controller.changes import to_json
+from nova.controller.changes import Part
+from nova.controller.codec import change_to_json
 from nova.model.errors import InvalidInput
 from nova.placement.check import broken_joins
 from nova.scenario import Scenario, load
@@ -46,7 +47,7 @@ def test_what_re_optimization_prints_leads_to_its_plan(
     lines = []
     for event in picked:
         try:
-            lines += [json.dumps(to_json(change)) for change in controller.handle(event)]
+            lines += [json.dumps(change_to_json(change)) for change in controller.handle(event)]
         except InvalidInput:
             continue  # such as a node that is gone already
     (folder / "changes.jsonl").write_text("\n".join(lines))
@@ -75,7 +76,7 @@ def change(kind: str, **fields: object) -> dict[str, object]:
     }
 
 
-WHOLE = [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]
+WHOLE = [0.0, 1.0] * 4
 
 
 def test_all_forms_that_are_printed_are_read(tmp_path: Path) -> None:
@@ -89,8 +90,9 @@ def test_all_forms_that_are_printed_are_read(tmp_path: Path) -> None:
     ):
         (tmp_path / "c.jsonl").write_text(text)
         first, second = changes.read(tmp_path / "c.jsonl")
-        assert [told.start for told in first] == [(("fog", tuple(WHOLE)),)]
-        assert [(told.stop, told.from_ms) for told in second] == [((("fog", tuple(WHOLE)),), 5.0)]
+        whole = Part("fog", tuple(WHOLE))
+        assert [one.starts for _, one in first] == [(whole,)]
+        assert [(one.stops, one.from_ms) for _, one in second] == [((whole,), 5.0)]
 
 
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, scenario: Scenario) -> None:
@@ -98,9 +100,12 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, scenario: Scenario)
     for text, message in (
         ("{", "not JSON"),
         ('"x"', "a change is a JSON object"),
-        (json.dumps(change("grow")), "no such change: 'grow'"),
-        (json.dumps(change("deploy", node="fog", shares=[0, 1])), "`shares` has 6 numbers"),
-        (json.dumps(change("deploy", shares=WHOLE)), "lacks 'node'"),
+        (json.dumps(change("grow")), r"row 2, field change: no such change.*found 'grow'"),
+        (
+            json.dumps(change("deploy", node="fog", shares=[0, 1])),
+            r"row 2, field shares: 8 numbers expected.*found \[0, 1\]",
+        ),
+        (json.dumps(change("deploy", shares=WHOLE)), "row 2, field node: missing"),
     ):
         file.write_text("\n" + text)
         with pytest.raises(InvalidInput, match=message):
@@ -114,7 +119,7 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, scenario: Scenario)
         (change("deploy", node="cloud", shares=half), "have a hole or overlap"),
         (
             change("repartition", before=[{"node": "fog", "shares": WHOLE}], after=[{"node": "cloud", "shares": half}]),
-            "row 1.*have a hole or overlap",
+            "row 2.*have a hole or overlap",
         ),
     ):
         file.write_text("\n" + json.dumps(wrong))
@@ -133,7 +138,7 @@ def test_a_newcomer_is_told_as_unknown(tmp_path: Path, scenario: Scenario) -> No
     controller = Controller.from_plan(scenario.problem, plan)
     controller.handle(NodeAdded(node="fog2", capacity=500, coordinates=(8.0, 8.1)))
     made = controller.handle(NodeRemoved(node="fog"))
-    (tmp_path / "c.jsonl").write_text("\n".join(json.dumps(to_json(one)) for one in made))
+    (tmp_path / "c.jsonl").write_text("\n".join(json.dumps(change_to_json(one)) for one in made))
     (group,) = changes.read(tmp_path / "c.jsonl")
     with pytest.raises(InvalidInput, match=r"no such node in the scenario \(found 'fog2'\)"):
         changes.apply(scenario.problem, plan, group, "c.jsonl")

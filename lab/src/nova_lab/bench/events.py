@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from nova.controller import Controller
-from nova.controller.random_events import KINDS, Drawing
 from nova.controller.warm import warm
 from nova.evaluation.metrics import evaluate
 from nova.model.options import Options
@@ -20,6 +19,7 @@ from nova.model.plan import Plan
 from nova.model.problem import Problem
 from nova.optimizer import optimize
 from nova.synthetic import draw
+from nova_lab.bench.drawn_events import KINDS, Drawing
 from nova_lab.bench.memory import resident_bytes
 
 

@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from nova.controller import Controller, Event
-from nova.controller.random_events import Drawing
+from nova.controller.codec import Step
 from nova.journal import journal
 from nova.journal.identity import Identity
 from nova.journal.replay import identical, tables_of
-from nova.journal.steps import Step, document_of
+from nova.journal.steps import document_of
 from nova.journal.store import Store
 from nova.optimizer import optimize
 from nova.synthetic import draw
+from nova_lab.bench.drawn_events import Drawing
 
 CLIENT = "kills"
 SNAPSHOT_EVERY = 23

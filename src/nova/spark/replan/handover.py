@@ -37,7 +37,7 @@ def hand_in(given: Path, folder: Path, problem: Problem) -> list[str]:
     made = []
     for group in changes.read(given):
         plan = changes.apply(problem, plan, group, str(given))
-        made.append((plan, group[0].from_ms))
+        made.append((plan, group[0][1].from_ms))
     return [put(plan, problem, run, from_ms) for plan, from_ms in made]
 
 
@@ -79,8 +79,8 @@ def switch_of(folder: Path) -> Switch:
     file = folder / SWITCH
     if not file.exists():
         return Switch()
-    told = json.loads(file.read_text())
-    return Switch(told["from_ms"], told["event"], Newcomers.from_json(told["newcomers"]))
+    document = json.loads(file.read_text())
+    return Switch(document["from_ms"], document["event"], Newcomers.from_json(document["newcomers"]))
 
 
 def read_plan(run: RunFolder, name: str, problem: Problem) -> tuple[Plan, Switch]:

@@ -7,14 +7,14 @@ that had been handed in are not handed in twice.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import numpy as np
 
 from nova.controller import Controller
-from nova.controller.events import Event, NodeAdded, NodeRemoved, QueryAdded, SourceAdded, from_json
+from nova.controller.codec import Step, parse_step
+from nova.controller.events import Event, NodeAdded, NodeRemoved, QueryAdded, SourceAdded
 from nova.model import plan as plans
 from nova.model.errors import Fault, InvalidInput
 from nova.model.plan import Plan
@@ -71,7 +71,7 @@ class Watch:
         plans_of = {switch_of(self.run.plan(name)).event for name in self.run.plan_names()}
         for line in _lines(whole):
             self._handle(line, known=plans_of)
-        self.refused.clear()  # told at that time
+        self.refused.clear()  # reported at that time
 
     def poll(self) -> int:
         """Handle the lines that the file has got since; returns how many."""
@@ -97,14 +97,15 @@ class Watch:
         if not line.strip():
             return
         try:
-            events = _events(line, str(self.events), number)
-            changes = self.controller.handle(events, str(self.events), number)
-            self._welcome(events)
+            step = parse_step(line, str(self.events), number)
+            _refuse_queries(step)
+            changes = self.controller.handle(step.events, step.file, step.line)
+            self._welcome(step.events)
         except InvalidInput as error:
             self.refused.append(str(error))
             return
         if changes and number not in known:
-            put(self.controller.plan(), self.controller.problem(), self.run, _when(events), number, self.newcomers)
+            put(self.controller.plan(), self.controller.problem(), self.run, step.time, number, self.newcomers)
 
     def _welcome(self, events: tuple[Event, ...]) -> None:
         """Number the nodes and sources that the scenario does not have; who comes back has a number already."""
@@ -134,30 +135,17 @@ def _lines(text: bytes) -> list[bytes]:
     return [line + b"\n" for line in text.split(b"\n")[:-1]]
 
 
-def _events(line: bytes, file: str, number: int) -> tuple[Event, ...]:
-    """The events of one line: one, or a list that is one step."""
-    try:
-        document = json.loads(line)
-    except ValueError as error:
-        raise InvalidInput([Fault(file, f"not JSON: {error}", number)]) from None
-    events = tuple(from_json(one, file, number) for one in (document if isinstance(document, list) else [document]))
-    new = [event for event in events if isinstance(event, QueryAdded)]
-    if new:
-        raise InvalidInput(
-            [
-                Fault(
-                    file,
-                    "a run answers the queries of its scenario: start another run for this one",
-                    number,
-                    "query",
-                    event.query,
-                )
-                for event in new
-            ]
+def _refuse_queries(step: Step) -> None:
+    faults = [
+        Fault(
+            step.file,
+            "a run answers the queries of its scenario: start another run for this one",
+            step.line,
+            "query",
+            event.query,
         )
-    return events
-
-
-def _when(events: tuple[Event, ...]) -> float | None:
-    """When the last of some events happened, in ms since 1970; None: now."""
-    return max((event.time for event in events if event.time is not None), default=None)
+        for event in step.events
+        if isinstance(event, QueryAdded)
+    ]
+    if faults:
+        raise InvalidInput(faults)

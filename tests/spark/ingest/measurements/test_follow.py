@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders import invoke_json
+from nova.controller.codec import lines_of, parse_steps
 from nova.controller.events import NodeMoved
-from nova.controller.events import read as read_events
 from nova.costspace import phantom
 from nova.model.errors import NovaError
 from nova.model.problem import Floats
@@ -114,7 +114,8 @@ def test_figures_and_moves(tmp_path: Path) -> None:
     assert [event["node"] for event in events] == ["n03"]
     assert set(events[0]) == {"event", "node", "coordinates", "height", "time"}
     assert events[0]["event"] == "node_moved"
-    ((_, (event,)),) = read_events(out / "events.jsonl")  # as re-optimization reads it
+    (step,) = parse_steps(lines_of(out / "events.jsonl"), "events.jsonl")  # as re-optimization reads it
+    (event,) = step.events
     assert isinstance(event, NodeMoved)
     assert (event.node, list(event.coordinates or ())) == ("n03", events[0]["coordinates"])
     assert event.time is not None

@@ -9,13 +9,13 @@ import time
 import numpy as np
 
 from nova.controller import Controller
-from nova.controller.random_events import Drawing
 from nova.draw.figures import Line, canvas, draw_lines, svg
 from nova.draw.page import Figure, Grid, Section, number
 from nova.evaluation.approaches import Row, embedded, label, run, warm_up
 from nova.evaluation.metrics import evaluate
 from nova.model.options import Options
 from nova.synthetic import draw
+from nova_lab.bench.drawn_events import Drawing
 from nova_lab.report import published
 from nova_lab.report.experiment import Experiment, Setting, Unit, listing, mean, select
 from nova_lab.report.units import Parameters

@@ -1,0 +1,209 @@
+"""Replan: where a whole fresh plan is cheap, a step is compared with one, and follows it where that is worth its moves.
+
+The sub-joins that a fresh plan places otherwise fall into groups that share no hosts. Each group near the step's events
+is taken over as a whole if it gains more than its moves cost (`Stability`), or if it lets something run that waits.
+What a re-plan would gain beyond that is kept in `State.replan_gain_ms`, for the step's answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from nova.controller.apply import Impact
+from nova.controller.ledger import RESERVE, costs_on, drop_all, put, total_cost
+from nova.controller.materialize import Materialized, problem_with
+from nova.controller.schema import HYSTERESIS, RUNNING, WAITING, WORTH, Values
+from nova.controller.state import State, cut_freely
+from nova.model.errors import Infeasible
+from nova.model.plan import Plan
+from nova.model.problem import Floats
+from nova.model.replicas import SHARES
+from nova.optimizer import optimize
+
+NODES = 256
+"""Nodes up to which a fresh plan is cheap: a few ms."""
+PAIRS = 20_000
+"""Sub-joins × nodes up to which it is."""
+CLOSE = 1.05
+"""What runs costs at most so many times what it would if every sub-join had all hosts to itself: then it is as good as
+a fresh plan, and none is made."""
+
+
+@dataclass(frozen=True)
+class _Placement:
+    """The parts of one sub-join: hosts (rows of the state), boxes, and what they cost together in ms."""
+
+    hosts: tuple[int, ...]
+    boxes: Floats
+    cost: float
+
+    @property
+    def parts(self) -> set[tuple[int, bytes]]:
+        return {(host, box.tobytes()) for host, box in zip(self.hosts, self.boxes, strict=True)}
+
+
+def replan(state: State, impact: Impact) -> None:
+    """Compare what runs with a fresh plan, and take over what is worth it."""
+    state.replan_gain_ms = None
+    if not _worth_a_look(state, impact):
+        return
+    written, plan = _fresh(state)
+    if plan is None:
+        return
+    running, fresh = _running(state, written), _placements(state, written, plan)
+    moved = [row for row in fresh if running[row].parts != fresh[row].parts]
+    kept = 0.0
+    near = {*impact.reasons, *impact.placed}
+    for group in _groups(moved, running, fresh):
+        hosts = {host for row in group for host in (*running[row].hosts, *fresh[row].hosts)}
+        touched = not (near.isdisjoint(group) and hosts.isdisjoint(impact.opened)) or _runs_more(group, running)
+        gain = sum(running[row].cost - fresh[row].cost for row in group)
+        if touched and _pays(state, group, running, fresh, gain) and _separate(group, fresh):
+            _take_over(state, impact, group, fresh)
+        elif not _runs_more(group, running):
+            kept += gain
+    state.replan_gain_ms = max(kept, 0.0)
+
+
+def _worth_a_look(state: State, impact: Impact) -> bool:
+    """Whether the problem is small, all streams flow, and the step changed anything."""
+    nodes = state.nodes.end - len(state.nodes.free)
+    joins = state.joins.end - len(state.joins.free)
+    if nodes > NODES or joins * nodes > PAIRS or not state.stability.effort:
+        return False
+    sources = state.sources["rate"][: state.sources.end][state.sources["alive"][: state.sources.end]]
+    # a stream that is silent has no fresh plan: there is nothing to cut it by
+    if not sources.all() or not (impact.reasons or impact.opened or impact.repriced or impact.retry):
+        return False
+    return bool(state.backlog.queue) or not _is_close(state)
+
+
+def _is_close(state: State) -> bool:
+    """Whether what runs costs little more than it must."""
+    joins = np.flatnonzero(state.joins["first"][: state.joins.end] >= 0)
+    hosts = np.flatnonzero(state.nodes["room"][: state.nodes.end] > 0)
+    if not len(joins) or not len(hosts):
+        return True
+    pairs = np.repeat(joins, len(hosts)), np.tile(hosts, len(joins))
+    least = costs_on(state.handle, *pairs).reshape(len(joins), len(hosts)).min(axis=1).sum()
+    return bool(total_cost(state.handle, state.joins.end) <= CLOSE * least)
+
+
+def _fresh(state: State) -> tuple[Materialized, Plan | None]:
+    """A fresh plan for all that has a sink or, where that does not fit, for what runs; None where neither fits without
+    overload."""
+    for waiting in (True, False):
+        written = problem_with(state, waiting=waiting)
+        if not len(written.join_rows):
+            break
+        try:
+            plan = optimize(written.problem, state.options)
+        except Infeasible:
+            continue
+        if not len(plan.overloaded):
+            return written, plan
+        if not len(state.backlog):
+            break
+    return written, None
+
+
+def _placements(state: State, written: Materialized, plan: Plan) -> dict[int, _Placement]:
+    """What a fresh plan says, by sub-join of the state."""
+    order = np.argsort(plan.replicas.join, kind="stable")
+    replicas = plan.replicas.take(order)
+    join = written.join_rows[replicas.join]
+    host = written.node_rows[replicas.node]
+    boxes = np.column_stack([getattr(replicas, name) for name in SHARES])
+    return _by_join(state, join, host, boxes)
+
+
+def _running(state: State, written: Materialized) -> dict[int, _Placement]:
+    """What runs, by sub-join; nothing for one that waits."""
+    table = state.replicas
+    found = []
+    for row in written.join_rows.tolist():
+        r = int(state.joins["first"][row])
+        while r >= 0:
+            found.append(r)
+            r = int(table["next"][r])
+    rows = np.array(found, np.int64)
+    none = _Placement((), np.empty((0, len(SHARES))), 0.0)
+    running = _by_join(state, table["join"][rows], table["node"][rows], table["box"][rows])
+    return {row: running.get(row, none) for row in written.join_rows.tolist()}
+
+
+def _by_join(state: State, join: Values, host: Values, boxes: Floats) -> dict[int, _Placement]:
+    share = np.prod(boxes[:, 1::2] - boxes[:, ::2], axis=1)
+    cost = share * costs_on(state.handle, join.astype(np.int64), host.astype(np.int64))
+    found = {}
+    ends = [*np.flatnonzero(np.diff(join)).tolist(), len(join) - 1] if len(join) else []
+    begin = 0
+    for end in ends:
+        part = slice(begin, end + 1)
+        found[int(join[begin])] = _Placement(tuple(host[part].tolist()), boxes[part], float(cost[part].sum()))
+        begin = end + 1
+    return found
+
+
+def _groups(moved: list[int], running: dict[int, _Placement], fresh: dict[int, _Placement]) -> Iterator[list[int]]:
+    """The sub-joins that move, in groups that share no host, before or after."""
+    group_of: dict[int, int] = {}  # by host
+    groups: dict[int, list[int]] = {}
+    for row in moved:
+        hosts = {*running[row].hosts, *fresh[row].hosts}
+        joined = sorted({group_of[host] for host in hosts if host in group_of})
+        number = joined[0] if joined else row
+        groups.setdefault(number, []).append(row)
+        for other in joined[1:]:
+            groups[number] += groups.pop(other)
+            group_of |= {host: number for host, group in group_of.items() if group == other}
+        group_of |= dict.fromkeys(hosts, number)
+    yield from groups.values()
+
+
+def _pays(
+    state: State, group: list[int], running: dict[int, _Placement], fresh: dict[int, _Placement], gain: float
+) -> bool:
+    """Whether a group gains more than its moves cost, or runs what waits."""
+    if _runs_more(group, running):
+        return True
+    price = 0.0
+    for row in group:
+        stays = running[row].parts & fresh[row].parts
+        share = 1.0 - sum(float(np.prod(np.diff(np.frombuffer(box).reshape(-1, 2)))) for _, box in stays)
+        price += share * (state.limits[WORTH] + state.limits[HYSTERESIS] * running[row].cost)
+    return gain > price
+
+
+def _runs_more(group: list[int], running: dict[int, _Placement]) -> bool:
+    """Whether one of a group waits now."""
+    return any(not running[row].hosts for row in group)
+
+
+def _separate(group: list[int], fresh: dict[int, _Placement]) -> bool:
+    """Whether no two boxes of a grid share a host, so that each can be charged by itself."""
+    return all(
+        len(set(fresh[row].hosts)) == len(fresh[row].hosts) or cut_freely(fresh[row].boxes).all() for row in group
+    )
+
+
+def _take_over(state: State, impact: Impact, group: list[int], fresh: dict[int, _Placement]) -> None:
+    """Run a group as the fresh plan has it."""
+    cause = next(iter((*impact.reasons.values(), *impact.opened.values())), "a measurement")
+    for row in group:
+        drop_all(state.handle, row)
+        state.backlog.remove(row)
+    for row in group:
+        state.have_spare(len(fresh[row].hosts), RESERVE)
+        for host, box in zip(fresh[row].hosts, fresh[row].boxes, strict=True):
+            put(state.handle, row, host, box)
+        if state.joins["state"][row] == WAITING:
+            impact.reasons[row] = f"there is room again: {cause}"
+        else:
+            impact.reasons.setdefault(
+                row, f"room on {state.names.nodes[fresh[row].hosts[0]]} after re-planning: {cause}"
+            )
+        state.joins["state"][row] = RUNNING
