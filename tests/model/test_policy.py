@@ -17,7 +17,7 @@ from nova.optimizer import optimize
 
 def with_busy(busy: list[float]) -> Problem:
     small = problem()
-    return dataclasses.replace(small, nodes=dataclasses.replace(small.nodes, busy=np.array(busy)))
+    return dataclasses.replace(small, nodes=dataclasses.replace(small.nodes, busy=np.array(busy, float)))
 
 
 def test_other_work_takes_room() -> None:

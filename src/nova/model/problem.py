@@ -54,7 +54,7 @@ class Nodes:
     @property
     def other_load(self) -> Floats:
         """`busy`, zeros where nobody said."""
-        return np.zeros(len(self)) if self.busy is None else self.busy
+        return np.zeros(len(self)) if self.busy is None else np.asarray(self.busy, np.float64)
 
     @property
     def room(self) -> Floats:
