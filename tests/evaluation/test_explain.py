@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -177,7 +178,7 @@ def test_unknown_names_are_answered_with_close_ones() -> None:
 
 
 def test_stages_add_up() -> None:
-    stages = {stage.name.split(":")[0] + stage.name.split(":")[1]: stage for stage in explainer().stages()}
+    stages = {stage.name.replace(":", ""): stage for stage in explainer().stages()}
     assert stages["Phase I cost space"].figures["dimensions"] == 2
     assert "coordinates" in stages["Phase I cost space"].said
     assert stages["Phase II sub-joins"].figures == {"sub_joins": {"q": 2}, "demand": 55.0}
@@ -188,6 +189,20 @@ def test_stages_add_up() -> None:
     assert parts["cuts"] == {"whole": 1, "window": 0, "grid": 1, "boxes": 0}
     assert (parts["hosts"], parts["replicas"], parts["overloaded"], parts["may_not_host"]) == (2, 5, 1, 1)
     assert parts["tuples_in"] == pytest.approx(75)
+    felt = stages["What it feels like"]
+    assert felt.figures["unsettled"] > 0  # one host is overloaded
+    assert "never settle" in felt.said
+
+
+def test_felt_latency_of_a_join_is_that_of_its_parts() -> None:
+    for join in explainer().joins("a", "x"):
+        shares = sum(part.share for part in join.parts)
+        assert shares == pytest.approx(1.0)
+        if math.isfinite(join.felt.mean_ms):
+            waited = sum(part.share * part.waiting_ms for part in join.parts)
+            assert join.felt.waiting_ms == pytest.approx(waited)
+            served = sum(part.share * part.service_ms for part in join.parts)
+            assert join.felt.service_ms == pytest.approx(served)
 
 
 def test_embedding_accuracy_is_told_where_there_are_measurements() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,11 +87,23 @@ def _print_join(join: JoinExplained) -> None:
         f"  It would sit at ({place}) and cost {join.ideal_cost_ms:,.1f} ms there; it costs {join.cost_ms:,.1f} ms"
         f" where it runs{above}."
     )
+    felt = join.felt
+    if math.isfinite(felt.p99_ms):
+        typer.echo(
+            f"  Its results are at the sink {felt.mean_ms:,.0f} ms after their events on average"
+            f" ({felt.network_ms:,.0f} network, {felt.service_ms:,.0f} service, {felt.waiting_ms:,.0f} waiting),"
+            f" 99 % within {felt.p99_ms:,.0f} ms."
+        )
+    else:
+        typer.echo(f"  {felt.unsettled:.0%} of its results come from hosts so full that their queues never settle.")
     typer.echo(f"  {'Whole' if join.cut == 'whole' else 'Cut'}: {join.why}")
     table(
         "Hosts",
-        ["node", "cost, ms", "results", "left/s", "right/s", "replicas"],
-        [[p.node, p.cost_ms, f"{p.share:.1%}", p.left_rate, p.right_rate, p.replicas] for p in join.parts[:SHOWN]],
+        ["node", "cost, ms", "service", "waiting", "results", "left/s", "right/s"],
+        [
+            [p.node, p.cost_ms, p.service_ms, _waiting(p.waiting_ms), f"{p.share:.1%}", p.left_rate, p.right_rate]
+            for p in join.parts[:SHOWN]
+        ],
     )
     estimates = any(abs(c.cost_ms - c.estimated_ms) > 1e-9 for c in join.candidates)
     columns = ["", "node", "cost, ms", *(["estimated"] if estimates else []), "free/s", "verdict", "reason"]
@@ -115,13 +128,28 @@ def _print_join(join: JoinExplained) -> None:
         typer.echo(f"Turned down before its last host: {counts}.")
 
 
+def _waiting(ms: float) -> float | str:
+    """A wait for a cell; a queue that never settles has none."""
+    return "never settles" if math.isinf(ms) else ms
+
+
 def _print_node(node: NodeExplained) -> None:
     typer.secho(node.node, bold=True)
     typer.echo(f"  {node.said}")
     table(
         "Tuples/s",
-        ["capacity", "bandwidth", "load", "free", "utilisation"],
-        [[rate(node.capacity), rate(node.bandwidth), rate(node.load), rate(node.free), f"{node.utilisation:.1%}"]],
+        ["capacity", "bandwidth", "load", "free", "utilisation", "service, ms", "waiting, ms"],
+        [
+            [
+                rate(node.capacity),
+                rate(node.bandwidth),
+                rate(node.load),
+                rate(node.free),
+                f"{node.utilisation:.1%}",
+                node.service_ms,
+                _waiting(node.waiting_ms),
+            ]
+        ],
     )
     if node.hosted:
         more = f", {SHOWN} of {len(node.hosted):,}" if len(node.hosted) > SHOWN else ""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from nova.evaluation.metrics import Flows, Measured, evaluate, flows, node_limit, node_load, overloaded, utilisation
+from nova.evaluation.prediction import predict
 from nova.model.plan import Plan
 from nova.model.problem import Bools, Floats, Ints, Problem
 from nova.placement.median import virtual_positions
@@ -253,18 +255,24 @@ def _title(problem: Problem, plan: Plan, hosts: int) -> str:
 
 def _figures(problem: Problem, plan: Plan) -> tuple[tuple[str, str], ...]:
     metrics = evaluate(problem, plan)
+    known = None if problem.latency is None else Measured(problem.latency, len(problem.nodes), plan.space)
+    felt = predict(problem, plan, known).felt
     rows = [
-        ("latency, mean", f"{metrics.latency_mean_ms:,.1f} ms"),
-        ("latency, 90th percentile", f"{metrics.latency_p90_ms:,.1f} ms"),
+        ("event to sink, mean", _felt(felt.mean_ms)),
+        ("event to sink, 90 % / 99 % within", f"{_felt(felt.p90_ms)} / {_felt(felt.p99_ms)}"),
+        ("of the mean: network", _felt(felt.network_ms)),
+        ("of the mean: service / waiting", f"{_felt(felt.service_ms)} / {_felt(felt.waiting_ms)}"),
+        ("network of sources, mean", f"{metrics.latency_mean_ms:,.1f} ms"),
+        ("network of sources, 90th percentile", f"{metrics.latency_p90_ms:,.1f} ms"),
         ("over sink-based, mean", f"{metrics.delta_mean_ms:+,.1f} ms"),
         ("over sink-based, 90th percentile", f"{metrics.delta_p90_ms:+,.1f} ms"),
         ("slowest replica, mean over sources", f"{metrics.slowest_mean_ms:,.1f} ms"),
     ]
-    if problem.latency is not None:
-        measured = evaluate(problem, plan, Measured(problem.latency, len(problem.nodes), plan.space))
+    if known is not None:
+        measured = evaluate(problem, plan, known)
         rows.append(
             (
-                "measured latency, mean / 90th",
+                "the same measured, mean / 90th",
                 f"{measured.latency_mean_ms:,.1f} / {measured.latency_p90_ms:,.1f} ms",
             )
         )
@@ -275,6 +283,11 @@ def _figures(problem: Problem, plan: Plan) -> tuple[tuple[str, str], ...]:
         ("tuples moved into hosts", f"{metrics.tuples_in:,.0f} /s"),
         ("of these over the network", f"{metrics.tuples_network:,.0f} /s"),
     )
+
+
+def _felt(ms: float) -> str:
+    """A predicted latency; a queue that never settles has none."""
+    return "never settles" if math.isinf(ms) else f"{ms:,.1f} ms"
 
 
 def _full(used: float) -> str:

@@ -7,6 +7,7 @@ are the same on every call. All latencies are in ms, all rates in tuples/s.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 
 from nova.costspace.accuracy import measure, tiv
 from nova.evaluation.metrics import TOLERANCE, Distances, Flows, Measured, flows, node_limit, node_load, overloaded
+from nova.evaluation.prediction import Felt, Prediction, predict
 from nova.evaluation.words import rate
 from nova.model.errors import InvalidInput
 from nova.model.options import LEGS
@@ -58,6 +60,10 @@ class Part:
     right_rate: float
     replicas: int
     cost_ms: float
+    service_ms: float
+    """Time that the host takes for a tuple."""
+    waiting_ms: float
+    """Predicted mean time in line there; infinite where the queue never settles."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,8 @@ class JoinExplained:
     """What it would cost on a node without height at the virtual position: a floor for any host."""
     cost_ms: float
     """What it costs where it runs, weighted by shares."""
+    felt: Felt
+    """Predicted latency of its results, event to sink."""
     cut: Cut
     why: str
     traffic: float
@@ -153,6 +161,10 @@ class NodeExplained:
     utilisation: float
     free: float
     overloaded: bool
+    service_ms: float
+    """Time that it takes for a tuple."""
+    waiting_ms: float
+    """Predicted mean time in line, over the results of its joins; 0 where it hosts none."""
     said: str
     hosted: tuple[Hosted, ...]
     sources: tuple[Sent, ...]
@@ -168,9 +180,9 @@ class Explainer:
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self.problem, self.plan = problem, plan
         self.flow: Flows = flows(plan)
-        self.load = node_load(self.flow, len(problem.nodes))
+        self.load = node_load(self.flow, len(problem.nodes)) + problem.nodes.other_load
         self.limit = node_limit(problem)
-        self.room = problem.nodes.room * plan.options.utilisation
+        self.room = problem.nodes.usable(plan.options.utilisation) + problem.nodes.other_load
         self.measured = None if problem.latency is None else Measured(problem.latency, len(problem.nodes), plan.space)
         self.reach: Distances = plan.space if self.measured is None else self.measured
 
@@ -178,7 +190,7 @@ class Explainer:
 
     def stages(self) -> list[Stage]:
         """What each stage decided, in the order of Algorithm 1."""
-        return [self._embedded(), self._resolved(), self._placed(), self._assigned()]
+        return [self._embedded(), self._resolved(), self._placed(), self._assigned(), self._felt()]
 
     def _embedded(self) -> Stage:
         space, problem, options = self.plan.space, self.problem, self.plan.options
@@ -265,6 +277,19 @@ class Explainer:
             },
         )
 
+    @cached_property
+    def prediction(self) -> Prediction:
+        """Felt latency, by measured ways where there are any."""
+        return predict(self.problem, self.plan, self.reach)
+
+    def _felt(self) -> Stage:
+        felt = self.prediction.felt
+        said = f"From event to sink {_parts(felt)}"
+        if math.isfinite(felt.p99_ms):
+            said += f" Half of the results come within {felt.p50_ms:,.0f} ms, 99 % within {felt.p99_ms:,.0f} ms."
+        said = " ".join([said, *(f"{note[0].upper()}{note[1:]}." for note in self.prediction.notes(self.problem))])
+        return Stage("What it feels like", said, felt.as_dict())
+
     # ---- one join -----------------------------------------------------------------------------------------------
 
     def joins(self, left: str, right: str) -> list[JoinExplained]:
@@ -307,6 +332,8 @@ class Explainer:
                 right_rate=float(self.flow.right[mine[i]]),
                 replicas=int(self.flow.replicas[mine[i]]),
                 cost_ms=float(part_cost[i]),
+                service_ms=float(self.prediction.service[mine[i]]),
+                waiting_ms=float(self.prediction.waiting[mine[i]]),
             )
             for i in order
         )
@@ -327,6 +354,7 @@ class Explainer:
             ),
             ideal_cost_ms=float(self._ideal(one)[0]),
             cost_ms=float(self.flow.share[mine] @ part_cost),
+            felt=self.prediction.over(mine),
             cut=cut,
             why=self._why(row, cut, mine, costs),
             traffic=float(self.flow.load[mine].sum()),
@@ -557,6 +585,8 @@ class Explainer:
             utilisation=load / limit if limit > 0 else (float("inf") if load > 0 else 0.0),
             free=max(float(self.room[row]) - load, 0.0),
             overloaded=bool(overloaded(self.load[[row]], self.limit[[row]])[0]),
+            service_ms=1000.0 / limit if limit > 0 else float("inf"),
+            waiting_ms=self.prediction.over(mine).waiting_ms if len(mine) else 0.0,
             said=self._said(row, len(mine)),
             hosted=hosted,
             sources=self._sent(row),
@@ -626,3 +656,16 @@ def _distinct(join: Ints, start: Floats, end: Floats, joins: int) -> npt.NDArray
 def _close(name: str, known: list[str]) -> str:
     """Names that were perhaps meant, or else some that there are."""
     return suggestion(name, known) or f"; there are {listed(known)}"
+
+
+def _parts(felt: Felt) -> str:
+    """The mean and what it is made of, as a sentence."""
+    if not math.isfinite(felt.mean_ms):
+        return (
+            f"results take {felt.network_ms:,.0f} ms of network and {felt.service_ms:,.0f} ms of service on average,"
+            " and wait without end."
+        )
+    return (
+        f"results take {felt.mean_ms:,.0f} ms on average: {felt.network_ms:,.0f} network,"
+        f" {felt.service_ms:,.0f} service, {felt.waiting_ms:,.0f} waiting."
+    )
