@@ -12,6 +12,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module with a typer `app`, one line of help), in the order of a newcomer's way
     "init": ("nova.cli.init", "Write a small, commented scenario to start from."),
     "import": ("nova.cli.imports", "Nodes, latencies and rates from other tools: k8s, prometheus, consul, …"),
+    "calibrate": ("nova.cli.calibrate", "Measure what this machine can take: a row for nodes.csv."),
     "schema": ("nova.cli.schema", "Print the JSON Schema of scenario files."),
     "plan": ("nova.cli.plan", "Decide where every join runs."),
     "evaluate": ("nova.cli.evaluate", "Figures of a plan: latency, load, traffic, gap to the bound."),
@@ -82,7 +83,6 @@ def load_command(name: str) -> Any:
 app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=MARKUP,
     help="Where does every stream join run, in how many replicas and on which part of each stream?",
     epilog="Start with: nova init demo && nova plan demo/scenario.yaml -o demo/plan",
