@@ -45,7 +45,10 @@ class Controller:
 
     @classmethod
     def from_plan(cls, problem: Problem, plan: Plan, stability: Stability = Stability()) -> Controller:
-        """A controller over a plan of a problem. Raises `InvalidInput` where queries require labels of their hosts."""
+        """A controller over a plan of a problem. Raises `InvalidInput` where queries require labels of their hosts, or
+        links have budgets."""
+        if problem.links:
+            raise InvalidInput("events do not hold the budgets of links: plan again")
         if bound := [query.id for query in problem.queries if query.requires]:
             named = ", ".join(bound)
             raise InvalidInput(f"events do not move queries that require labels of their hosts ({named}): plan again")

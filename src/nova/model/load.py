@@ -5,27 +5,44 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from nova.model.problem import Floats
+from nova.model.problem import Floats, Ints
 from nova.model.replicas import Replicas
 from nova.model.subjoins import SubJoins
 
 
 def node_loads(joins: SubJoins, replicas: Replicas, nodes: int) -> Floats:
     """Tuples/s that reach each of `nodes` nodes. Replicas of one sub-join on one node share their input."""
+    _, node, left, right, _ = shared_inputs(joins, replicas)
+    return np.bincount(node, weights=left + right, minlength=nodes).astype(np.float64)
+
+
+def shared_inputs(joins: SubJoins, replicas: Replicas) -> tuple[Ints, Ints, Floats, Floats, Floats]:
+    """What each sub-join sends to each of its hosts, one row per pair of them: sub-join, host, left and right tuples/s,
+    and the share of its results that is born there."""
     left, right = replicas.rates(joins)
+    share = replicas.volume
     shared = _sharing(replicas)
-    alone = np.where(shared, 0.0, left + right)
-    loads = np.bincount(replicas.node, weights=alone, minlength=nodes).astype(np.float64)
-    for group in _groups(replicas, shared):
-        join = replicas.join[group[0]]
+    groups = _groups(replicas, shared)
+    if not groups:
+        return replicas.join, replicas.node, left, right, share
+    alone = ~shared
+    firsts = np.array([group[0] for group in groups])
+    lefts, rights = np.empty(len(groups)), np.empty(len(groups))
+    for number, group in enumerate(groups):
         both = [
             (replicas.slice_from[group], replicas.slice_to[group]),
             (replicas.key_from[group], replicas.key_to[group]),
         ]
-        lefts = _union((replicas.left_from[group], replicas.left_to[group]), *both)
-        rights = _union((replicas.right_from[group], replicas.right_to[group]), *both)
-        loads[replicas.node[group[0]]] += joins.left_rate[join] * lefts + joins.right_rate[join] * rights
-    return loads
+        join = replicas.join[group[0]]
+        lefts[number] = joins.left_rate[join] * _union((replicas.left_from[group], replicas.left_to[group]), *both)
+        rights[number] = joins.right_rate[join] * _union((replicas.right_from[group], replicas.right_to[group]), *both)
+    return (
+        np.concatenate([replicas.join[alone], replicas.join[firsts]]),
+        np.concatenate([replicas.node[alone], replicas.node[firsts]]),
+        np.concatenate([left[alone], lefts]),
+        np.concatenate([right[alone], rights]),
+        np.concatenate([share[alone], [float(share[group].sum()) for group in groups]]),
+    )
 
 
 def _keys(replicas: Replicas) -> npt.NDArray[np.int64]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nova.model.links import Link
 from nova.model.operators import NOTHING_AROUND, Pipeline
 from nova.model.requires import Requirement, allowed
 
@@ -185,6 +186,8 @@ class Problem:
     sources: Sources
     queries: tuple[Query, ...]
     latency: Latency | None = None
+    links: tuple[Link, ...] = ()
+    """Links with budgets."""
     derived: Mapping[int, Derived] = field(default_factory=dict)
     """Streams that queries make of others, by their row."""
     digest: str = ""

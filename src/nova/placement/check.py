@@ -11,6 +11,7 @@ from nova.model.plan import Plan
 from nova.model.policy import OVERLOAD
 from nova.model.problem import Bools, Problem
 from nova.model.replicas import Replicas
+from nova.placement.links import crossing, ends_of, over_budget
 
 
 def check(problem: Problem, plan: Plan) -> None:
@@ -27,6 +28,9 @@ def check(problem: Problem, plan: Plan) -> None:
             faults.append(f"node {nodes.ids[int(node)]} hosts a replica although it must not")
     if plan.approach == "nova":
         faults += _forbidden(problem, plan)
+        if problem.links:
+            sent = crossing(joins, replicas, ends_of(problem))
+            faults += over_budget(problem, sent.totals(len(problem.links)))
     loads = node_loads(joins, replicas, len(nodes))
     loads = np.where(loads > 0, loads + nodes.other_load, 0.0)
     limit = nodes.limit

@@ -26,6 +26,9 @@ def digest(problem: Problem) -> str:
     else:
         _feed(state, latency.first, latency.second, latency.rtt_ms)
     _feed(state, *problem.streams, sources.ids, sources.stream, sources.node, sources.rate)
+    for link in problem.links:
+        labels = nodes.ids if link.label == "id" else nodes.labels[link.label].cast(pa.string()).fill_null("\0")
+        _feed(state, "link", str(link), repr(link.budget), labels)
     for query in problem.queries:
         _feed(state, query.id, str(query.left), str(query.right), str(query.sink), repr(float(query.window_ms)))
         if query.pipeline.sql:

@@ -371,6 +371,10 @@ class Document(_Part):
     Not needed where the nodes carry coordinates."""
     latency_unit: Literal["ms", "s", "us"] | None = None
     """What the numbers of a latency matrix are; ms where not stated."""
+    links: Table | None = None
+    """Table with the columns from, to and budget (tuples/s; or mbit_s and tuple_bytes): at most so much travels from
+    the node `from` to the node `to`, or, with the column label, from nodes with one value of that label to nodes with
+    another. `*` stands for all others."""
     streams: Annotated[dict[Name, Stream], Field(min_length=1)]
     """Logical streams by name."""
     queries: Annotated[list[Query], Field(min_length=1)]

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pydantic import ValidationError
 
 from nova.model.limits import available_bytes, size_text
+from nova.model.links import Link
 from nova.model.operators import OperatorGraph, Pipeline
 from nova.model.options import Options
 from nova.model.problem import Dense, Derived, JoinMatrix, Key, Nodes, Pairs, Problem, Query, Sources
@@ -36,6 +37,7 @@ from nova.scenario.columns import schema_of
 from nova.scenario.digest import digest
 from nova.scenario.faults import Faults, listed, suggestion
 from nova.scenario.latency import build_latency, check_reachable, is_matrix
+from nova.scenario.links import build_links
 from nova.scenario.nodes import build_nodes
 from nova.scenario.queries import (
     BYTES_PER_PAIR,
@@ -221,6 +223,10 @@ class _Builder:
                 content.latency, self.path, "latency", self.faults, matrix=lambda columns: is_matrix(columns, ids)
             )
             latency = build_latency(found, ids, self.warnings, content.latency_unit) if found is not None else None
+        links: tuple[Link, ...] = ()
+        if content.links is not None and nodes is not None:
+            found = read_table(content.links, self.path, "links", self.faults)
+            links = build_links(found, nodes) if found is not None else ()
         if nodes is not None and content.latency is None and nodes.coordinates is None:
             message = "no latencies: give the nodes coordinates (x, y, …), or a `latency` table"
             self.faults.add(str(self.path), message, field="latency")
@@ -243,6 +249,7 @@ class _Builder:
             sources,
             tuple(queries),
             latency,
+            links=links,
             derived=self.derived,
             warnings=tuple(self.warnings),
         )

@@ -44,6 +44,10 @@ def write(folder: Path, problem: Problem, options: Options, inputs: Mapping[str,
                 "rtt_ms": known.rtt_ms,
             },
         )
+    if problem.links:
+        document["links"] = [
+            {"label": one.label, "from": one.origin, "to": one.target, "budget": one.budget} for one in problem.links
+        ]
     attributes = _Attributes(problem)
     written = [_query(problem, number, joins, attributes, folder) for number in np.unique(joins.query).tolist()]
     document["streams"] = {}
@@ -80,7 +84,9 @@ def _save(folder: Path, name: str, columns: Mapping[str, Any]) -> str:
 def _nodes(problem: Problem) -> dict[str, Any]:
     nodes = problem.nodes
     columns: dict[str, Any] = {"id": nodes.ids, "capacity": nodes.capacity, "hosts": nodes.hosts}
-    columns |= {one.label: nodes.labels[one.label] for query in problem.queries for one in query.requires}
+    needed = [one.label for query in problem.queries for one in query.requires]
+    needed += [link.label for link in problem.links if link.label != "id"]
+    columns |= {label: nodes.labels[label] for label in needed}
     if not np.isinf(nodes.bandwidth).all():
         columns["bandwidth"] = nodes.bandwidth
     if nodes.busy is not None:

@@ -1,0 +1,84 @@
+"""What a plan sends over links with budgets, and which hosts keep a sub-join off a link."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nova.model.load import shared_inputs
+from nova.model.policy import OVERLOAD
+from nova.model.problem import Bools, Floats, Problem
+from nova.model.replicas import Replicas
+from nova.model.subjoins import SubJoins
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Tuples/s that each sub-join's flows send over each link: rows of (link, sub-join, tuples/s)."""
+
+    link: npt.NDArray[np.intp]
+    join: npt.NDArray[np.intp]
+    rate: Floats
+
+    def totals(self, links: int) -> Floats:
+        """Tuples/s over each link."""
+        return np.bincount(self.link, weights=self.rate, minlength=links).astype(np.float64)
+
+
+def ends_of(problem: Problem) -> Bools:
+    """Links × 2 × nodes: which nodes each link leaves and reaches."""
+    nodes = problem.nodes
+    found = [link.ends(nodes.ids, nodes.labels) for link in problem.links]
+    return np.array(found, dtype=np.bool_).reshape(len(problem.links), 2, len(nodes))
+
+
+def crossing(joins: SubJoins, replicas: Replicas, ends: Bools) -> Crossing:
+    """What crosses each link: the input of every sub-join on every host, counted as hosts are charged for it, and
+    results where their rate is known."""
+    join, node, left, right, share = shared_inputs(joins, replicas)
+    results = np.nan_to_num(joins.output_rate[join], nan=0.0) * share
+    flows = (
+        (joins.left_node[join], node, left),
+        (joins.right_node[join], node, right),
+        (node, joins.sink[join], results),
+    )
+    parts: list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Floats]] = []
+    for number, (leaves, reaches) in enumerate(ends):
+        for origin, target, rate in flows:
+            over = np.flatnonzero(leaves[origin] & reaches[target] & (origin != target) & (rate > 0))
+            parts.append((np.full(len(over), number), join[over].astype(np.intp), rate[over]))
+    return Crossing(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def sent_from(joins: SubJoins, row: int, ends: Bools) -> Floats:
+    """Links × nodes: tuples/s that a sub-join would send over each link if all of it ran on each node."""
+    links, _, nodes = ends.shape
+    here = np.arange(nodes)
+    rates = np.zeros((links, nodes))
+    for source, rate in ((joins.left_node[row], joins.left_rate[row]), (joins.right_node[row], joins.right_rate[row])):
+        rates += rate * (ends[:, 0, source, None] & ends[:, 1] & (here != source))
+    sink, results = joins.sink[row], np.nan_to_num(joins.output_rate[row], nan=0.0)
+    rates += results * (ends[:, 0] & ends[:, 1, sink, None] & (here != sink))
+    return rates
+
+
+def hosts_off(joins: SubJoins, row: int, spared: frozenset[int], ends: Bools, hosts: Bools) -> Bools:
+    """Those of some hosts on which a sub-join sends least over the spared links, one link after the other."""
+    left = hosts
+    rates = sent_from(joins, row, ends) if spared else None
+    for link in sorted(spared):
+        assert rates is not None
+        if left.any():
+            left = left & (rates[link] <= rates[link, left].min() * (1 + OVERLOAD))
+    return left
+
+
+def over_budget(problem: Problem, totals: Floats) -> list[str]:
+    """Links that carry more than their budget, in words."""
+    return [
+        f"link {link} carries {total:.6g} tuples/s of at most {link.budget:.6g}: {total - link.budget:.6g} too many"
+        for link, total in zip(problem.links, totals.tolist(), strict=True)
+        if total > link.budget * (1 + OVERLOAD)
+    ]
