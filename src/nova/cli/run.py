@@ -45,7 +45,7 @@ def command(
     every: str = typer.Option(
         "0ms",
         help="Time between batches, such as 500ms; 0ms: as fast as possible. In real time: between checkpoints; "
-        "0ms: 60s.",
+        "0ms: 120s.",
     ),
     lateness: str = typer.Option("10s", help="Tuples up to this late are never dropped."),
     speed: float | None = typer.Option(None, help="Replay recorded files at this multiple of their own speed."),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from builders import invoke_json
+from nova_lab.bench import realtime
 from nova_lab.bench.live import BOUNDED, resident_mb, trend
 from nova_lab.bench.stream import LATENESS_MS, Workload, prepare, routed_job, write_batches
 
@@ -26,6 +27,23 @@ def test_stream_measures_both_jobs_and_live_latency(spark: Any) -> None:
     assert run["tuples_per_s"] > 0  # how many depends on the machine
     assert run["first_result_s"] > 0
     assert 0 < run["latency_ms"]["p50"] <= run["latency_ms"]["p99"]
+
+
+def test_real_time_tells_latency_by_stage_and_throughput(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(realtime, "WARM_S", 0.5)
+    monkeypatch.setattr(realtime, "FULL_S", 2.0)
+    work = Workload(rate=25)
+    plan = prepare(spark, work)
+    one = realtime.at_rate(spark, work, plan, seconds=2.0, scratch=tmp_path)
+    assert one["rate"] == 200
+    assert one["tuples_per_s"] > 0
+    assert 0 < one["latency_ms"]["p50"] <= one["latency_ms"]["p99.99"]
+    assert set(one["stages_ms"]) == {"source", "routing", "shuffle", "join", "sink"}
+    full = realtime.saturated(spark, work, plan, tmp_path)
+    assert full["tuples"] == pytest.approx(400, abs=8)
+    assert full["tuples_per_s"] > 0
 
 
 def test_a_soak_tells_how_state_and_memory_go(spark: Any) -> None:

@@ -49,6 +49,17 @@ def test_latency_is_the_time_since_a_tuple_was_due_at_the_chosen_speed(clock: Cl
     assert "3×" in told["latency_clock"]
 
 
+def test_the_stages_of_a_batch_add_up_to_its_latency(clock: Clock) -> None:
+    meter = Meter("q", clock, WALL_S)
+    batch = tally(6.0, 10, {}, {6.0: 90, 3.0: 10})
+    batch.began_s, batch.routed_s, batch.joining_s, batch.joined_s = (WALL_S + s for s in (2.1, 2.2, 2.25, 2.45))
+    meter.batch(0, batch, WALL_S + 2.5)
+    told = meter.report(2.5)
+    stages = {stage: round(took["mean"]) for stage, took in told["stages_ms"].items() if took}
+    assert stages == {"source": 200, "routing": 100, "shuffle": 50, "join": 200, "sink": 50}
+    assert sum(stages.values()) == told["latency_ms"]["mean"]
+
+
 def test_without_a_clock_there_is_no_latency() -> None:
     meter = Meter("q", None, WALL_S)
     meter.batch(0, tally(6.0, 10, {}, {6.0: 90}), WALL_S + 2.5)

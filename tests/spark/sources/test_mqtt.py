@@ -14,6 +14,7 @@ from nova import optimizer
 from nova.model.errors import InvalidInput
 from nova.scenario import load
 from nova.spark.job.run import Run, Settings
+from nova.spark.realtime.run import RealtimeRun
 from nova.spark.sources.mqtt import Broker, Spool, Subscriber, read_spool
 
 START_MS = 1_700_000_000_000
@@ -64,7 +65,8 @@ def test_what_was_not_acknowledged_comes_again(tmp_path: Path) -> None:
     assert [m[2] for m in read_spool(tmp_path, 0, 9)] == [f'{{"n": {i}}}' for i in range(9)]
 
 
-def test_mqtt_in_and_out_exactly_once(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mode", "every_ms"), [(Run, 0), (RealtimeRun, 1000)])
+def test_mqtt_in_and_out_exactly_once(spark: Any, tmp_path: Path, mode: type[Run], every_ms: int) -> None:
     rng = np.random.default_rng(3)
     with broker() as port:
         sides = {}
@@ -95,7 +97,8 @@ def test_mqtt_in_and_out_exactly_once(spark: Any, tmp_path: Path) -> None:
         }
 
         def part(target: str, form: str, until: Any, *messages: list[dict[str, Any]]) -> dict[str, Any]:
-            run = Run(spark, loaded, plan, Settings(tmp_path / "run", format=form, target=target))
+            settings = Settings(tmp_path / "run", format=form, target=target, every_ms=every_ms)
+            run = mode(spark, loaded, plan, settings)
             run.start()
             waiting = threading.Thread(target=run.wait)
             waiting.start()

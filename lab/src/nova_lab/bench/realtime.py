@@ -26,6 +26,7 @@ from nova.spark.job.meter import STAGES, Latencies
 from nova.spark.realtime.feeds import Generated, Known, Paced, Tap
 from nova.spark.realtime.job import SLOTS, RealtimeJob
 from nova.spark.realtime.results import Publisher, Results, ToFiles
+from nova.spark.realtime.run import EVERY_MS
 from nova.spark.sources import generator
 from nova.spark.sources.clock import Clock
 from nova_lab.bench.live import live
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 
 WARM_S = 8.0
 """Time after the start whose results are not counted: the compiler is at work."""
-EVERY_MS = 60_000
-"""Time between checkpoints, as in `nova run`."""
+OFTEN_MS = 10_000
+"""Time between checkpoints where it is measured how long one holds tuples up."""
 LOW_MS = 250.0
 """What the 99th percentile must stay below for a rate to count as sustained."""
 RATES = (1000.0, 2500.0, 5000.0, 7500.0, 10_000.0)
@@ -51,13 +52,13 @@ CARRIED = pa.schema([("value", pa.float64()), ("key", pa.int64())])
 
 @contextmanager
 def started(
-    spark: SparkSession, work: Workload, plan: Plan, scratch: Path, fill_s: float = 0.0
+    spark: SparkSession, work: Workload, plan: Plan, scratch: Path, fill_s: float = 0.0, every_ms: int = EVERY_MS
 ) -> Iterator[tuple[RealtimeJob, Path]]:
     """The query at work, results published as in `nova run`; with `fill_s` seconds of the streams in its logs."""
     out = Path(tempfile.mkdtemp(dir=scratch))
     problem = work.problem()
     flow = Flow("climate", max(1, round(work.window_ms * 1000)), ("key",), CARRIED, CARRIED)
-    job = RealtimeJob(spark, problem, 0, flow, out / "job", LATENESS_MS, EVERY_MS)
+    job = RealtimeJob(spark, problem, 0, flow, out / "job", LATENESS_MS, every_ms)
     job.begin("00000", plan)
     if fill_s:
         for side, log in enumerate((job.left, job.right)):
@@ -84,9 +85,11 @@ def known_of(work: Workload, side: int) -> Known:
     return Known(pa.array(ids), np.arange(work.regions, dtype=np.int32) + side * work.regions)
 
 
-def at_rate(spark: SparkSession, work: Workload, plan: Plan, *, seconds: float, scratch: Path) -> dict[str, Any]:
-    """Latency from event to sink for so many seconds of live streams, after the warm-up; checkpoints included."""
-    with started(spark, work, plan, scratch) as (job, out):
+def at_rate(
+    spark: SparkSession, work: Workload, plan: Plan, *, seconds: float, scratch: Path, every_ms: int = EVERY_MS
+) -> dict[str, Any]:
+    """Latency from event to sink for so many seconds of live streams, after the warm-up."""
+    with started(spark, work, plan, scratch, every_ms=every_ms) as (job, out):
         start_ms = int(time.time() * 1000)
         feeds = []
         for side, log in enumerate((job.left, job.right)):
@@ -168,6 +171,7 @@ def bench(
         if not low(one):
             break
     full = saturated(spark, work, plan, scratch)
+    often = at_rate(spark, work, plan, seconds=2.5 * OFTEN_MS / 1000, scratch=scratch, every_ms=OFTEN_MS)
     prepare(spark, work)
     batch = throughput(
         spark, work, plan, seconds_per_batch=saturated_s, batches=batches, rounds=rounds, scratch=scratch
@@ -183,6 +187,7 @@ def bench(
         "stages_ms": usual["stages_ms"],
         "sustained_tuples_per_s": max(sustained, default=None),
         "rates": tried,
+        "checkpoint": {"every_ms": EVERY_MS, "holds_up_ms": (often["latency_ms"] or {}).get("max")},
         "batch": {"tuples_per_s": batch["tuples_per_s"], "latency_ms": micro["latency_ms"]},
         "workload": work.told(),
     }

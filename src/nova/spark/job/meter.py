@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -188,7 +189,7 @@ class Meter:
             took["source"].add(tally.ages, began, self.clock)
             results = sum(tally.ages.values())
             ends = (began, routed, joining, max(joined, joining), done)
-            for stage, start, end in zip(STAGES[1:], ends, ends[1:], strict=True):
+            for stage, (start, end) in zip(STAGES[1:], pairwise(ends), strict=True):
                 took[stage] = Latencies()
                 took[stage].add_ms(1000 * max(end - start, 0.0), results)
         return took

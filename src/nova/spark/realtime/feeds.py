@@ -33,6 +33,8 @@ from nova.spark.sources.replay import MOMENT, Archive
 
 BLOCK_MS = 500.0
 """Event time that is generated at once."""
+QUIET_S = 5.0
+"""A topic that is silent for so long has ended, for who runs to the end of the input."""
 TICK_S = 0.001
 """Tuples that fall due within this time go into the log together."""
 
@@ -247,8 +249,9 @@ class Messages:
     known: Known
     read: Callable[[Sequence[str]], pa.Table]
     """Payloads as tuples with the columns source, time, value, …"""
-    ended: bool = False
     failure: BaseException | None = None
+    _last_s: float = field(default_factory=time.monotonic)
+    """When the last message came."""
     _ids: list[OrderedDict[str, None]] = field(default_factory=list)
     _subscriber: Subscriber | None = None
 
@@ -263,9 +266,16 @@ class Messages:
     def stop(self) -> None:
         if self._subscriber is not None:
             self._subscriber.close()
+            self._subscriber = None
+
+    @property
+    def ended(self) -> bool:
+        """Messages have no end; but for now they have ended when none comes for a while."""
+        return time.monotonic() - self._last_s > QUIET_S
 
     def append(self, messages: Sequence[tuple[str, bool, str, str]]) -> int:
         """Store (id, whether a known id means a repetition, topic, payload); returns how many were new."""
+        self._last_s = time.monotonic()
         try:
             return self._append(messages)
         except BaseException as error:

@@ -27,7 +27,7 @@ from nova.spark.sources.inputs import agree, feeds_of, flow_of
 if TYPE_CHECKING:
     from nova.scenario import Scenario
 
-EVERY_MS = 60_000
+EVERY_MS = 120_000
 """Time between checkpoints where nobody asks for another. What a crash repeats is at most this much; each one holds
 tuples up for some tenths of a second."""
 SINKS = ("parquet", "json", "console", "mqtt")
@@ -155,8 +155,9 @@ class RealtimeRun(Run):
                 ids, places = newcomers.of(name)
                 rows = self.problem.sources_of(self.problem.streams.index(name))
                 old = self.problem.sources.ids.take(pa.array(rows))
-                mine.ids = pa.concat_arrays([old, pa.array(ids, old.type)])
+                # rows first: a feed that looks in between must find a row for every id
                 mine.rows = np.append(rows, np.array(places, np.int64) + len(self.problem.sources)).astype(np.int32)
+                mine.ids = pa.concat_arrays([old, pa.array(ids, old.type)])
 
         self.folder.remember(query.id, flow, s.lateness_ms, self.MODE)
         job = RealtimeJob(
