@@ -24,33 +24,48 @@ from typing import Any
 import numpy as np
 
 from nova.cli.output import table
-from nova.costspace import CostSpace, choose, embed_latency, mds, measure, phantom, stress, tiv, vivaldi
+from nova.costspace import CostSpace, choose, embed_latency, mds, measure, phantom, residual, stress, tiv, vivaldi
 from nova.model.options import Options
-from nova.model.problem import Floats, Latency
+from nova.model.problem import Bools, Latency
 
-Solver = Callable[[int, Latency, int], tuple[Floats, Floats]]
+Solver = Callable[[int, Latency, int], CostSpace]
 
 
 def _stress(dimensions: int, heights: bool) -> Solver:
-    return lambda n, fit, seed: stress.solve(
-        n, fit.first, fit.second, fit.rtt_ms, dimensions=dimensions, heights=heights, seed=seed
+    return lambda n, fit, seed: CostSpace(
+        *stress.solve(n, fit.first, fit.second, fit.rtt_ms, dimensions=dimensions, heights=heights, seed=seed)
     )
 
 
 def _vivaldi(dimensions: int, heights: bool) -> Solver:
-    return lambda n, fit, seed: vivaldi.solve(
-        n, fit.first, fit.second, fit.rtt_ms, dimensions=dimensions, heights=heights, seed=seed
+    return lambda n, fit, seed: CostSpace(
+        *vivaldi.solve(n, fit.first, fit.second, fit.rtt_ms, dimensions=dimensions, heights=heights, seed=seed)
     )
+
+
+def _refined(n: int, fit: Latency, seed: int) -> CostSpace:
+    """The default: a residual on top where cross-validation says that it helps."""
+
+    def fitted(used: Bools) -> CostSpace:
+        part = Latency(fit.first[used], fit.second[used], fit.rtt_ms[used])
+        return _stress(3, True)(n, part, seed)
+
+    every = np.ones(len(fit), bool)
+    space = fitted(every)
+    return residual.with_residual(space, fit, every) if residual.helpful(n, fit, every, fitted, seed) else space
 
 
 METHODS: dict[str, Solver] = {
     "Vivaldi 2-D": _vivaldi(2, False),
     "Vivaldi 3-D + height": _vivaldi(3, True),
-    "SMACOF 3-D": lambda n, fit, seed: mds.solve(n, fit.first, fit.second, fit.rtt_ms, dimensions=3, seed=seed),
+    "SMACOF 3-D": lambda n, fit, seed: CostSpace(
+        *mds.solve(n, fit.first, fit.second, fit.rtt_ms, dimensions=3, seed=seed)
+    ),
     "stress 2-D": _stress(2, False),
     "stress 2-D + height": _stress(2, True),
     "stress 3-D + height": _stress(3, True),
     "stress 5-D + height": _stress(5, True),
+    "stress 3-D + height + residual": _refined,
 }
 """The first one is what the others are compared with."""
 
@@ -60,6 +75,7 @@ MATRICES = {
     "FIT IoT Lab, filled": ("fit-433-filled.csv.gz", 20),
     "FIT IoT Lab, A8": ("fit-a8-283.csv.gz", 20),
     "PlanetLab 169": ("planetlab-169.csv.gz", 20),
+    "a cloud's regions": ("aws-regions-32.csv", 20),
 }
 """File and m, the neighbours measured per node."""
 
@@ -77,7 +93,7 @@ def read(path: Path) -> tuple[int, Latency]:
     if path.suffix == ".npz":
         matrix = np.load(path)["rtt_ms"][0].astype(np.float64)
     else:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
             rows = [row[1:] for row in csv.reader(file)][1:]
         matrix = np.array([[float(entry) if entry not in ("", "NA") else 0.0 for entry in row] for row in rows])
     known = np.where(np.isfinite(matrix) & (matrix > 0), matrix, 0.0)
@@ -98,7 +114,7 @@ def compare(name: str, n: int, latency: Latency, m: int, near: float, seeds: int
         fit = Latency(latency.first[used], latency.second[used], latency.rtt_ms[used])
         for method, solve in METHODS.items():
             began = time.perf_counter()
-            space = CostSpace(*solve(n, fit, seed))
+            space = solve(n, fit, seed)
             seconds = time.perf_counter() - began
             told = measure(space, latency.first[~used], latency.second[~used], latency.rtt_ms[~used], "unused")
             figures[method].append((told.median_relative_error, told.p90_relative_error, told.mae_ms, seconds))

@@ -35,6 +35,8 @@ FOLD_SHARE = 0.1
 """Cross-validation: so many times, so large a share of the pairs is left out of both fits."""
 GAIN = 0.9
 """The residual is kept where the median error on pairs left out falls at least to this share of what it was."""
+TAIL = 1.05
+"""… and the 90th percentile stays below this many times what it was."""
 
 Fit = Callable[[Bools], CostSpace]
 """The cost space from the pairs that a mask names."""
@@ -82,9 +84,9 @@ def helpful(n: int, latency: Latency, used: Bools, fit: Fit, seed: int) -> bool:
         ends, rtt = (latency.first[out], latency.second[out]), latency.rtt_ms[out]
         plain.append(np.abs(space.between(*ends) - rtt) / rtt)
         refined.append(np.abs(space.estimate(*ends) - rtt) / rtt)
-        if not _better(plain, refined):
-            return False  # one fold without gain is enough: most networks end here
-    return bool(plain)
+        if fold == 0 and np.median(refined[0]) >= np.median(plain[0]):
+            return False  # a fold without any gain is enough: most networks end here
+    return bool(plain) and _better(np.concatenate(plain), np.concatenate(refined))
 
 
 def with_residual(space: CostSpace, latency: Latency, used: Bools) -> CostSpace:
@@ -94,9 +96,10 @@ def with_residual(space: CostSpace, latency: Latency, used: Bools) -> CostSpace:
     return CostSpace(space.coordinates, space.heights, space.accuracy, complete(len(space), first, second, excess))
 
 
-def _better(plain: list[Floats], refined: list[Floats]) -> bool:
-    before, after = np.concatenate(plain), np.concatenate(refined)
-    return bool(np.median(after) <= GAIN * np.median(before) and np.percentile(after, 90) <= np.percentile(before, 90))
+def _better(before: Floats, after: Floats) -> bool:
+    """Whether the errors fall: clearly at the median, and not at the cost of the tail."""
+    tail = np.percentile(after, 90) <= TAIL * np.percentile(before, 90)
+    return bool(np.median(after) <= GAIN * np.median(before) and tail)
 
 
 def _largest(matrix: Floats) -> tuple[Floats, Floats]:
