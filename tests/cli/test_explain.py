@@ -11,7 +11,13 @@ from builders import invoke, invoke_json
 
 def test_overview(planned: tuple[Path, Path]) -> None:
     stages = invoke_json("explain", *planned)["stages"]
-    assert [stage["name"][:9].strip() for stage in stages] == ["Phase I:", "Phase II:", "Phase II:", "Phase III"]
+    assert [stage["name"][:9].strip() for stage in stages] == [
+        "Phase I:",
+        "Phase II:",
+        "Phase II:",
+        "Phase III",
+        "What it f",
+    ]
     result = invoke("explain", *planned)
     assert result.exit_code == 0
     assert "2 sub-joins of climate (2) need 100 tuples/s" in result.stdout

@@ -31,6 +31,8 @@ from nova.optimizer import optimize
 from nova.placement.resolve import resolve
 
 OBJECTIVES: tuple[Objective, ...] = ("latency", "paper")
+BY_DISTANCE = Options(waiting=0.0)
+"""The bound without time at hosts; `test_bounds_felt` has the other."""
 
 
 def small(seed: int, joins: int, hosts: int, spare: float = 2.0) -> tuple[Problem, CostSpace]:
@@ -90,7 +92,7 @@ def random_grid(rng: np.random.Generator, problem: Problem, space: CostSpace, op
 def test_no_feasible_plan_is_below_the_bound(seed: int, joins: int, hosts: int, objective: Objective) -> None:
     """Random grids are made feasible by giving every host exactly the room that the plan takes."""
     problem, space = small(seed, joins, hosts)
-    options = Options(objective=objective)
+    options = Options(objective=objective, waiting=0.0)
     plan = random_grid(np.random.default_rng(seed), problem, space, options)
     load = node_load(flows(plan), len(problem.nodes))
     roomy = Problem(
@@ -111,7 +113,7 @@ def test_no_feasible_plan_is_below_the_bound(seed: int, joins: int, hosts: int, 
 @given(st.integers(0, 10_000), st.integers(1, 4), st.integers(1, 4), st.sampled_from(OBJECTIVES))
 def test_the_bound_is_the_optimum_of_small_problems(seed: int, joins: int, hosts: int, objective: Objective) -> None:
     problem, space = small(seed, joins, hosts)
-    rows, options = resolve(problem), Options(objective=objective)
+    rows, options = resolve(problem), Options(objective=objective, waiting=0.0)
     found = bounds.bound(problem, rows, space, options)
     assert found.attained == pytest.approx(found.value, rel=1e-6)
     # an independent way to the same optimum: shares with a switch each, as many parts as hosts
@@ -134,10 +136,10 @@ def test_whole_joins_cost_at_least_as_much_and_match_enumeration() -> None:
         for where in product(range(len(hosts)), repeat=len(joins))
         if (np.bincount(where, joins.demand, len(hosts)) <= room).all()
     )
-    plan = place("optimum", problem, joins, space, Options(max_replicas=1)).plan
+    plan = place("optimum", problem, joins, space, Options(max_replicas=1, waiting=0.0)).plan
     assert cost_of(plan, problem, "latency") == pytest.approx(best)
     assert len(plan.replicas) == len(joins)
-    assert bounds.bound(problem, joins, space).value <= best + 1e-9
+    assert bounds.bound(problem, joins, space, BY_DISTANCE).value <= best + 1e-9
 
 
 def test_largest_parts_are_respected() -> None:
@@ -163,11 +165,11 @@ def test_the_optimum_refuses_what_it_cannot_do() -> None:
 def test_a_problem_that_cannot_fit_is_bounded_without_capacities() -> None:
     problem, space = small(seed=1, joins=3, hosts=2, spare=0.5)
     joins = resolve(problem)
-    found = bounds.bound(problem, joins, space)
+    found = bounds.bound(problem, joins, space, BY_DISTANCE)
     every = np.arange(len(space))
     least = cost_matrix(joins, space, every, LEGS["latency"]).min(axis=1).sum()
     assert (found.kind, found.value) == ("unconstrained", pytest.approx(least))
-    assert bounds.bound(problem, joins, space, distances=space).value == pytest.approx(least)
+    assert bounds.bound(problem, joins, space, BY_DISTANCE, distances=space).value == pytest.approx(least)
 
 
 def test_unlimited_nodes_leave_every_join_where_it_costs_least() -> None:
@@ -177,7 +179,7 @@ def test_unlimited_nodes_leave_every_join_where_it_costs_least() -> None:
     hosts = np.flatnonzero(problem.nodes.hosts)
     least = cost_matrix(joins, space, hosts, LEGS["latency"]).min(axis=1).sum()
     for exact in (bounds.EXACT, 0):
-        found = bounds.bound(problem, joins, space, exact=exact)
+        found = bounds.bound(problem, joins, space, BY_DISTANCE, exact=exact)
         assert found.value == pytest.approx(least, rel=1e-3)
         assert found.value <= least + 1e-9
 
@@ -185,8 +187,8 @@ def test_unlimited_nodes_leave_every_join_where_it_costs_least() -> None:
 def test_headroom_raises_the_bound() -> None:
     problem, space = small(seed=9, joins=6, hosts=5, spare=1.6)
     joins = resolve(problem)
-    tight = bounds.bound(problem, joins, space, Options(utilisation=0.7)).value
-    assert tight > bounds.bound(problem, joins, space).value
+    tight = bounds.bound(problem, joins, space, Options(utilisation=0.7, waiting=0.0)).value
+    assert tight > bounds.bound(problem, joins, space, BY_DISTANCE).value
 
 
 @settings(max_examples=30)
@@ -233,8 +235,8 @@ def test_ascent_stops_where_nothing_is_short() -> None:
 
 def test_the_optimizer_stays_above_the_bound_and_the_prices_meet_its_options() -> None:
     problem = synthetic.draw(300, level=4, seed=6)
-    for partition in ("window", "grid"):
-        plan = optimize(problem, Options(partition=partition))
+    for options in (Options(partition="window", waiting=0.0), Options(partition="grid", waiting=0.0), Options()):
+        plan = optimize(problem, options)
         figures = evaluate(problem, plan, bound=bounds.lower_bound)
         assert figures.gap is not None
         assert figures.gap >= -1e-9
@@ -251,7 +253,7 @@ def test_the_known_optima_come_out(shared: Path, topology: str, delta: float) ->
     problem = load(shared / "instances" / f"{topology}-5.json").problem
     assert problem.nodes.coordinates is not None
     space, joins = CostSpace(problem.nodes.coordinates, np.zeros(len(problem.nodes))), resolve(problem)
-    found = bounds.bound(problem, joins, space)
+    found = bounds.bound(problem, joins, space, BY_DISTANCE)
     assert found.attained is not None
     assert found.value == pytest.approx(found.attained, rel=1e-6)
     straight = space.between(joins.left_node, joins.sink).sum() + space.between(joins.right_node, joins.sink).sum()

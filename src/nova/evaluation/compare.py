@@ -54,7 +54,7 @@ def compare(
     if with_bound and placed:
         report("lower bound")
         joins, all_of_it = placed[0][1].plan.joins, replace(options, utilisation=1.0)
-        floor = bound(problem, joins, space, all_of_it, _measured(problem, space)).value
+        floor = bound(problem, joins, space, all_of_it, _measured(problem, space), guide=placed[0][1].plan).value
     done = []
     for name, placement, seconds in placed:
         report(f"figures of {name}")
@@ -81,8 +81,10 @@ def measure(
     felt = predict(problem, plan, ways).felt
     straight = source_latency(problem, plan, _measured(problem, space) or space).sink_based
     sink_mean, sink_p90 = float(np.nanmean(straight)), float(np.nanpercentile(straight, 90))
-    cost = figures.cost_latency_ms if options.objective == "latency" else figures.cost_paper_ms
-    mean_bound = floor / max(1, len(plan.joins)) / 2 if options.objective == "latency" else float("nan")
+    legs = figures.cost_latency_ms if options.objective == "latency" else figures.cost_paper_ms
+    cost = legs + (options.waiting * figures.cost_at_hosts_ms if options.waiting > 0 else 0.0)
+    plain = options.objective == "latency" and options.waiting == 0
+    mean_bound = floor / max(1, len(plan.joins)) / 2 if plain else float("nan")
     row: Row = {
         "approach": name,
         "felt_mean_ms": felt.mean_ms,

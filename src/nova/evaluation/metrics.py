@@ -13,10 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from nova.model.options import LEGS, Objective
+from nova.model.options import LEGS, Objective, Options
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Ints, Latency, Problem
 from nova.model.space import CostSpace
+from nova.model.waiting import sojourn_ms, waiting_quantile
 
 TOLERANCE = 1e-6
 """Relative slack in comparing load with capacity: shares are floats, and sums of shares round."""
@@ -292,6 +293,11 @@ class Metrics:
     """Sum over replicas of share · (left + right + 2 · to the sink): the objective `latency`."""
     cost_paper_ms: float
     """Sum over replicas of share · (left + right + to the sink): the objective `paper`."""
+    cost_at_hosts_ms: float
+    """Sum over sub-joins of the time at their hosts, service and waiting, for the tuples of both sources; infinite
+    where a host cannot serve at all."""
+    cost_ms: float
+    """What the plan is judged by: the cost of its objective, and `Options.waiting` times `cost_at_hosts_ms`."""
     overloaded: int
     """Nodes whose load exceeds what they can take."""
     overloaded_percent: float
@@ -346,7 +352,8 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
         flow.right, joins.right_node[flow.join] == flow.node
     )
     floor = None if bound is None else float(bound(problem, plan))
-    cost = costs[plan.options.objective]
+    at_hosts = float(2.0 * flow.share @ _time_at_hosts(plan.options, load, limit)[flow.node])
+    cost = costs[plan.options.objective] + (plan.options.waiting * at_hosts if plan.options.waiting > 0 else 0.0)
     return Metrics(
         approach=plan.approach,
         sub_joins=len(joins),
@@ -368,6 +375,8 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
         cost_eq1_ms=float(sum(leg.sum() for leg in legs)),
         cost_latency_ms=costs["latency"],
         cost_paper_ms=costs["paper"],
+        cost_at_hosts_ms=at_hosts,
+        cost_ms=cost,
         overloaded=over,
         overloaded_percent=100.0 * over / len(busy) if len(busy) else 0.0,
         utilisation_max=float(used.max()) if len(busy) else 0.0,
@@ -383,6 +392,17 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
             else None
         ),
     )
+
+
+def _time_at_hosts(options: Options, load: Floats, limit: Floats) -> Floats:
+    """Time in ms that a tuple stays at each node under steady input, as plans are made by."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if options.percentile is None:
+            stay = sojourn_ms(load, limit, options.arrival_scv)
+        else:
+            wait = waiting_quantile(options.percentile / 100.0, load, limit, options.arrival_scv)
+            stay = 1000.0 / limit + wait
+    return np.where(limit > 0, stay, np.inf)
 
 
 def _spread(values: Floats) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from nova.evaluation.bounds import bound
+from nova.evaluation.bounds import lower_bound
 from nova.evaluation.metrics import evaluate
 from nova.model.options import Options
 from nova.model.plan import Plan
@@ -102,9 +102,7 @@ def _floor(problem: Problem) -> float:
 
 
 def _gap(problem: Problem, plan: Plan) -> float:
-    metrics = evaluate(problem, plan)
-    cost = metrics.cost_latency_ms if plan.options.objective == "latency" else metrics.cost_paper_ms
-    return float(cost / bound(problem, plan.joins, plan.space, plan.options).value - 1)
+    return float(evaluate(problem, plan).cost_ms / lower_bound(problem, plan) - 1)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ unplaced is refused; Nova loses a case where any other way is ahead by more than
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from nova.datasets.instances import load
 from nova.evaluation.approaches import embedded, run
 from nova.evaluation.bounds import bound
 from nova.evaluation.metrics import evaluate
+from nova.evaluation.prediction import predict
 from nova.evaluation.simulation import Arrivals, percentiles, simulate
 from nova.model.errors import Infeasible, InvalidInput
 from nova.model.options import Options
@@ -25,6 +27,7 @@ from nova_lab.bench.instances import finite
 
 NOVA: dict[str, dict[str, Any]] = {
     "nova": {},
+    "waiting 0": {"waiting": 0.0},
     **{f"utilisation {share}": {"utilisation": share} for share in (0.9, 0.8, 0.7, 0.5)},
 }
 """Nova's default, and what else its options could have said."""
@@ -57,9 +60,14 @@ class Felt:
     p90: float
     p99: float
     network: float
-    """Mean over sources of the way to the host and on to the sink, from the cost space."""
+    """Parts of the mean."""
+    service: float
+    waiting: float
+    predicted_mean: float
+    """What was predicted for Poisson arrivals; infinite where queues never settle."""
+    predicted_p99: float
     gap: float
-    """Cost of the objective over the lower bound, less one."""
+    """Cost, with time at hosts, over the lower bound, less one."""
     busiest: float
     """Highest share of its capacity that a host is loaded with."""
     slices: int
@@ -122,12 +130,12 @@ def measure(case: Case, ways: Sequence[str], seconds: float, arrivals: Arrivals)
             continue
         plan = placement.plan
         if floor is None:
-            floor = bound(problem, plan.joins, space, Options(seed=case.seed)).value
+            floor = bound(problem, plan.joins, space, Options(seed=case.seed), guide=plan).value
         figures = evaluate(problem, plan, placement.distances)
         told = simulate(
             problem, plan, seconds, seed=SIMULATION + case.seed, arrivals=arrivals, distances=placement.distances
         )
-        result = percentiles(told.result_ms)
+        result, felt = percentiles(told.result_ms), predict(problem, plan, placement.distances).felt
         boxes = plan.replicas
         rows.append(
             Felt(
@@ -137,14 +145,25 @@ def measure(case: Case, ways: Sequence[str], seconds: float, arrivals: Arrivals)
                 p50=result["p50"],
                 p90=result["p90"],
                 p99=result["p99"],
-                network=figures.latency_mean_ms,
-                gap=figures.cost_latency_ms / floor - 1 if floor > 0 else float("nan"),
+                **told.result_parts,
+                predicted_mean=felt.mean_ms,
+                predicted_p99=felt.p99_ms,
+                gap=(figures.cost_latency_ms + figures.cost_at_hosts_ms) / floor - 1 if floor > 0 else float("nan"),
                 busiest=figures.utilisation_max,
                 slices=int((boxes.slice_to - boxes.slice_from < 1).sum()),
                 overloaded=figures.overloaded,
             )
         )
     return rows
+
+
+def errors(rows: Sequence[Felt]) -> dict[str, float]:
+    """Largest relative errors of the prediction, over the plans whose queues settle; NaN where there is none."""
+    settled = [row for row in rows if math.isfinite(row.predicted_mean) and row.mean > 0]
+    return {
+        "mean": max((abs(row.predicted_mean / row.mean - 1) for row in settled), default=math.nan),
+        "p99": max((abs(row.predicted_p99 / row.p99 - 1) for row in settled), default=math.nan),
+    }
 
 
 def losses(rows: Sequence[Felt]) -> list[Loss]:

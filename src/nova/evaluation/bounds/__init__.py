@@ -19,16 +19,19 @@ Beyond the size that the linear program can be solved at, prices λ ≥ 0 per ho
 
 so a poor search for prices makes the bound low, never wrong. The inner minimum is exact over all hosts, or itself
 bounded from below (`boxes`).
+
+Where time at hosts counts (`Options.waiting`), the cost has that, too, and so has the bound (`felt`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Literal
 
 import numpy as np
 
+from nova.evaluation.bounds import felt
 from nova.evaluation.bounds.boxes import boxes, cheapest
 from nova.evaluation.bounds.costs import Legs, cost_blocks, cost_matrix
 from nova.evaluation.bounds.linear import Shares, solve
@@ -40,7 +43,7 @@ from nova.model.problem import Floats, Problem
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
 
-Kind = Literal["lp", "lagrangian", "unconstrained"]
+Kind = Literal["lp", "lagrangian", "unconstrained", "felt", "sampled"]
 
 EXACT = 1_500_000
 """Sub-joins × hosts up to which the linear program is solved to its optimum."""
@@ -54,7 +57,8 @@ class Bound:
     """No plan within the capacities costs less, in ms under the objective."""
     kind: Kind
     """`lp`: the optimum itself; `lagrangian`: below it by what the prices miss; `unconstrained`: the nodes cannot take
-    the load at all, so this is what plans cost at least that overload nodes at will."""
+    the load at all, so this is what plans cost at least that overload nodes at will; `felt`: time at hosts counts;
+    `sampled`: the same, estimated from some of the hosts, two standard errors below the estimate."""
     prices: Floats
     """λ per node, in ms per tuple/s; zero where there is room to spare, and for nodes that cannot host."""
     shares: Shares | None
@@ -71,15 +75,18 @@ def bound(
     options: Options = Options(),
     distances: Distances | None = None,
     exact: int = EXACT,
+    guide: Plan | None = None,
 ) -> Bound:
     """A lower bound of the cost of any plan under `options.objective` that loads no node above its capacity and
-    bandwidth (times `options.utilisation`).
+    bandwidth (times `options.utilisation`, where time at hosts does not count).
 
     Costs follow `distances` (default: the cost space). Options that only forbid plans (σ, C_min, replicas) are left
-    out, which keeps the bound valid.
+    out, which keeps the bound valid. A `guide`, any plan, gives prices where there are too many sub-joins and hosts.
     """
     start = perf_counter()
     legs = LEGS[options.objective]
+    if options.waiting > 0 and len(joins):
+        return _felt(problem, joins, space, options, distances, exact, guide)
     room = problem.nodes.room * options.utilisation
     total = float(joins.demand.sum())
     hosts = np.flatnonzero(room > 0)
@@ -104,9 +111,43 @@ def bound(
     return Bound(value, "lagrangian", prices, None, None, perf_counter() - start)
 
 
+def _felt(
+    problem: Problem,
+    joins: SubJoins,
+    space: CostSpace,
+    options: Options,
+    distances: Distances | None,
+    exact: int,
+    guide: Plan | None,
+) -> Bound:
+    """The bound with time at hosts; never below the one without."""
+    start = perf_counter()
+    nodes, legs = problem.nodes, LEGS[options.objective]
+    plain = bound(problem, joins, space, replace(options, waiting=0.0, utilisation=1.0), distances, exact)
+    if plain.kind == "unconstrained":
+        return plain
+    weight = options.waiting * (legs[0] + legs[1])
+    quantile = 0.0 if options.percentile is None else options.percentile / 100.0
+    reach: Distances = space if distances is None else distances
+    hosts = np.flatnonzero(nodes.room > 0)
+    if len(joins) * len(hosts) <= exact:
+        cost = cost_matrix(joins, reach, hosts, legs)
+        room = np.minimum(nodes.room[hosts], float(joins.demand.sum()))
+        limit, busy = nodes.limit[hosts], nodes.other_load[hosts]
+        prices = (cost + weight * 1000.0 / limit + joins.demand[:, None] * plain.prices[hosts]).min(axis=1)
+        value, _ = felt.ascend(cost, joins.demand, room, limit, busy, weight, options.arrival_scv, quantile, prices)
+        kind: Kind = "felt"
+    elif guide is not None:
+        value = felt.sampled(problem, guide, reach, legs, weight, options.arrival_scv, quantile)
+        kind = "sampled"
+    else:
+        return plain
+    return Bound(max(value, plain.value), kind, plain.prices, None, None, perf_counter() - start)
+
+
 def lower_bound(problem: Problem, plan: Plan) -> float:
     """The bound that a plan's cost is held against, in the form that `nova.evaluation.metrics.evaluate` takes."""
-    return bound(problem, plan.joins, plan.space, plan.options).value
+    return bound(problem, plan.joins, plan.space, plan.options, guide=plan).value
 
 
 def _unconstrained(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from nova.cli.output import JSON, emit_json, progress, table
 from nova.evaluation.simulation.result import Arrivals
+
+if TYPE_CHECKING:
+    from nova_lab.bench.waiting import Felt
 
 
 def waiting(
@@ -39,6 +44,7 @@ def waiting(
             bar.update(task, description=case.name)
             rows += bench.measure(case, ways, seconds, arrivals)
     lost = bench.losses(rows)
+    wrong = bench.errors(rows)
     if json:
         emit_json(
             {
@@ -46,6 +52,7 @@ def waiting(
                 "arrivals": arrivals,
                 "rows": [row.as_dict() for row in rows],
                 "losses": [loss.as_dict() for loss in lost],
+                "prediction_errors": wrong,
             }
         )
         return
@@ -63,3 +70,19 @@ def waiting(
         )
     compared = len({row.case for row in rows if row.way == "nova"}) * len(bench.FIGURES)
     typer.echo(f"Nova is behind in {len(lost)} of {compared} figures (mean, p90 and p99 of every case)")
+    if arrivals == "poisson":
+        typer.echo(
+            f"prediction, where queues settle: off by {wrong['mean']:.1%} (mean), {wrong['p99']:.1%} (p99) at most"
+        )
+
+
+def _ms(value: float) -> int | str:
+    """A latency for a cell: ms, or s where it is long."""
+    if not math.isfinite(value):
+        return "never"
+    return round(value) if value < 10_000 else f"{value / 1000:,.0f} s"
+
+
+def _shares(row: Felt) -> list[int | None]:
+    """Gap and fullest host in per cent."""
+    return [round(100 * share) if math.isfinite(share) else None for share in (row.gap, row.busiest)]
