@@ -43,7 +43,7 @@ from nova.spark.job.schedule import Schedule
 from nova.spark.job.sinks import Files
 from nova.spark.job.tasks import Matcher
 from nova.spark.session import session
-from nova.spark.sources.inputs import normalised
+from nova.spark.sources.tuples import normalised
 from nova_lab.bench import stream as bench
 from nova_lab.bench.stream import WARM, Workload, batch_times, flow_of, plain_job, prepare, read_batches, write_batches
 

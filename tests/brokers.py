@@ -6,16 +6,35 @@ import asyncio
 import json
 import logging
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 
+def certificates(folder: Path) -> Path:
+    """A CA (`ca`), and what it signed for the broker (`server`) and for a `client`: `NAME.pem` and `NAME.key`."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+
+    key = ["-newkey", "rsa:2048", "-nodes"]
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=test ca")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+    for name in ("server", "client"):
+        openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"]
+        openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signed)
+    return folder
+
+
 @contextmanager
-def broker() -> Iterator[int]:
-    """Run a broker; yields its port."""
+def broker(tls: Path | None = None) -> Iterator[int]:
+    """Run a broker; yields its port. `tls`: a folder of `certificates`."""
     from amqtt.broker import Broker
 
     logging.getLogger("amqtt").setLevel(logging.ERROR)
@@ -23,8 +42,12 @@ def broker() -> Iterator[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    listener: dict[str, Any] = {"type": "tcp", "bind": f"127.0.0.1:{port}"}
+    if tls is not None:
+        listener |= {"ssl": True, "certfile": f"{tls}/server.pem", "keyfile": f"{tls}/server.key"}
+        listener |= {"cafile": f"{tls}/ca.pem"}
     config = {
-        "listeners": {"default": {"type": "tcp", "bind": f"127.0.0.1:{port}"}},
+        "listeners": {"default": listener},
         # Who gives any name gets in: amqtt keeps no messages for anonymous clients that are away.
         "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": False}},
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
 
 import typer
@@ -21,7 +20,7 @@ def command(
     exchange: str = typer.Option(
         ...,
         metavar="ADDRESS",
-        help="How sites reach each other: a folder that all of them see, or mqtt://user:password@host:1883/prefix.",
+        help="How sites reach each other: a folder that all of them see, mqtt(s)://user@host:1883/prefix or kafka://host/prefix.",
     ),
     format_: str = typer.Option(
         "folder", "--format", help="folder; or also compose, systemd, k8s: services for the folders of the sites."
@@ -42,20 +41,22 @@ def command(
     from nova.model.errors import Fault, InvalidInput
     from nova.spark.session import open_session
     from nova.spark.sites.deploy import shares, write
-    from nova.spark.sites.exchange import open_exchange
+    from nova.spark.sites.exchange import fresh
     from nova.spark.sites.formats import FORMATS, Site
     from nova.spark.sites.share import SIDES, Settled
+    from nova.spark.sources.inputs import connectors, feeds_of
 
     if format_ not in FORMATS:
         message = f"one of {', '.join(FORMATS)} expected"
         raise InvalidInput([Fault("command line", message, field="--format", value=format_)])
     opened = open_plan(scenario, plan)
-    open_exchange(exchange, out)  # an address that cannot work is refused here, not at every site
-    address = exchange if "://" in exchange else str(Path(exchange).resolve())
-    address = f"{address.rstrip('/')}/{uuid.uuid4().hex[:8]}"  # what an earlier deployment left there is not read
+    address = fresh(exchange)
     settled = Settled(address, round(milliseconds(lateness, "--lateness")))
     written = []
-    with progress("starting Spark"), open_session(name="nova deploy") as spark:
+    with (
+        progress("starting Spark"),
+        open_session(name="nova deploy", config=connectors(feeds_of(opened.scenario))) as spark,
+    ):
         for share in shares(spark, opened.scenario, opened.plan, settled):
             folder = write(share, out)
             sends = sum(len(share.own(query, side)) for query in share.queries for side in SIDES)

@@ -22,11 +22,12 @@ HOSTS = 12
 
 
 class Display:
-    """Use as a context and call with the run; silent where nobody watches."""
+    """Use as a context and call with the run; where nobody watches, only warnings are printed."""
 
     def __init__(self) -> None:
         self._live = Live(console=errors, auto_refresh=False, transient=True) if errors.is_terminal else None
         self._last = 0.0
+        self._told: set[str] = set()
 
     def __enter__(self) -> Display:
         if self._live is not None:
@@ -39,9 +40,16 @@ class Display:
 
     def __call__(self, run: Run) -> None:
         now = time.monotonic()
-        if self._live is None or now - self._last < REFRESH_S:
+        if now - self._last < REFRESH_S:
             return
         self._last = now
+        warnings = run.warnings()
+        for name, text in warnings.items():
+            if name not in self._told:  # once, though its figures change
+                errors.print(Text(f"warning: {text}"))
+        self._told = set(warnings)
+        if self._live is None:
+            return
         self._live.update(Group(_queries(run), _stages(run), _hosts(run)), refresh=True)
 
 
@@ -49,7 +57,7 @@ def _queries(run: Run) -> Table:
     seconds = time.time() - run.began
     table = Table(title=f"running for {seconds:.0f} s", title_justify="left")
     shown = ("p50", "p90", "p99", "p99.99")
-    columns = ["in/s", "out/s", "results", *(f"{p} ms" for p in shown), "watermark", "late", "state"]
+    columns = ["in/s", "out/s", "results", *(f"{p} ms" for p in shown), "watermark", "late", "dead", "state"]
     for name in ("query", *columns):
         table.add_column(name, justify="left" if name in ("query", "watermark") else "right")
     for one in run.running:
@@ -63,6 +71,7 @@ def _queries(run: Run) -> Table:
             *(_ms(latency.get(p)) for p in shown),
             told["watermark"] or "–",
             f"{told['late_tuples']:,}",
+            f"{sum(told['dead_letters'].values()):,}",
             _state(told["state"]),
         )
     return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nova.model.plan import Plan
     from nova.scenario import Scenario
     from nova.spark.job.run import Settings
+    from nova.spark.sites.site import Site
 
 app = typer.Typer()
 
@@ -35,7 +36,7 @@ def command(
     ),
     fresh: bool = typer.Option(False, "--fresh", help="Forget an earlier run in the folder, and its results."),
     until_end: bool = typer.Option(False, "--until-end", help="Stop at the end of the input."),
-    duration: str | None = typer.Option(None, help="Stop after this long, such as 30s or 10min."),
+    duration: str | None = typer.Option(None, help="Stop so long after the first tuple, such as 30s or 10min."),
     mode: str | None = typer.Option(
         None,
         metavar="realtime|batch",
@@ -53,7 +54,7 @@ def command(
         "parquet",
         metavar="FORMAT[:TARGET]",
         help="Where results go: parquet, json or a folder after a colon; console; "
-        "mqtt://host:1883/topic; any format that Spark writes.",
+        "mqtt://host:1883/topic, mqtts://…; kafka://host:9092/topic; any format that Spark writes.",
     ),
     to_option: list[str] = typer.Option([], "--to-option", metavar="NAME=VALUE", help="Options of the sink format."),
     approach: str = typer.Option("nova", help="Who plans where no plan is given: nova, or a baseline such as sink."),
@@ -81,9 +82,21 @@ def command(
         help="Run only what this node hosts; SCENARIO may then be the folder that `nova deploy` wrote for it.",
     ),
     exchange: str | None = typer.Option(
-        None, metavar="ADDRESS", help="With --site: a folder that all sites see, or mqtt://host:1883/prefix."
+        None, metavar="ADDRESS", help="With --site: a folder that all sites see, mqtt(s)://… or kafka://host/prefix."
+    ),
+    give_up_after: str | None = typer.Option(
+        None,
+        metavar="TIME",
+        help="With --site: go on without a site that has not been heard of for this long, such as 10min; it is refused "
+        "when it returns. Without it, sites wait.",
     ),
     master: str | None = typer.Option(None, help="Address of a Spark cluster; without one, this machine."),
+    packages: str | None = typer.Option(
+        None, metavar="MAVEN", help="Maven packages for Spark, with commas, such as those of an input's format."
+    ),
+    conf: list[str] = typer.Option([], "--conf", metavar="NAME=VALUE", help="Settings of Spark."),
+    ui: bool = typer.Option(False, "--ui", help="Show Spark's own pages, on this machine only."),
+    log: Path | None = typer.Option(None, metavar="FILE", help="Write Spark's log to this file."),
     as_json: bool = JSON,
 ) -> None:
     """Run the queries of SCENARIO on Spark: every tuple goes only to the replicas that need it, each replica joins its
@@ -109,8 +122,12 @@ def command(
     from nova.spark.job.run import Run, Settings
     from nova.spark.realtime.inputs import Unfit
     from nova.spark.realtime.run import RealtimeRun, slots
-    from nova.spark.session import session, to_the_end
+    from nova.spark.session import notices, session, to_the_end
+    from nova.spark.sources.inputs import connectors, feeds_of
 
+    spark_settings = dict(_pair(setting, "--conf") for setting in conf)
+    if packages is not None:
+        spark_settings["spark.jars.packages"] = packages
     sink, target = _sink(to)
     settings = Settings(
         folder=out,
@@ -120,10 +137,11 @@ def command(
         lateness_ms=round(milliseconds(lateness, "--lateness")),
         format=sink,
         target=target,
-        options=dict(_pair(option) for option in to_option),
+        options=dict(_pair(option, "--to-option") for option in to_option),
         speed=speed,
         emulate=emulate,
         watch=watch,
+        give_up_s=None if give_up_after is None else milliseconds(give_up_after, "--give-up-after") / 1000,
     )
     if fresh:
         _forget(out)
@@ -134,12 +152,20 @@ def command(
             raise InvalidInput(
                 [Fault("command line", "is for whole runs, not for a site", field=name) for name in unfit]
             )
-        _run_site(scenario, plan, site, exchange, master, settings, as_json)
+        _run_site(scenario, plan, site, exchange, master, settings, spark_settings, ui, log, as_json)
         return
     loaded, chosen = _open(scenario, plan, out, approach)
     realtime = _in_real_time(mode, loaded, settings, master)
     with progress("starting Spark"):
-        spark = session(master, name="nova run", slots=slots(loaded) if realtime else None)
+        spark = session(
+            master,
+            name="nova run",
+            slots=slots(loaded) if realtime else None,
+            ui=ui,
+            log=log,
+            config=connectors(feeds_of(loaded), sink) | spark_settings,
+        )
+    warn(notices(spark))
     with to_the_end(spark):
         run: Run = (RealtimeRun if realtime else Run)(spark, loaded, chosen, settings)
         _stop_on_signals(lambda: run.stop())
@@ -198,21 +224,25 @@ def _run_site(
     exchange: str | None,
     master: str | None,
     settings: Settings,
+    spark_settings: Mapping[str, str],
+    ui: bool,
+    log: Path | None,
     as_json: bool,
 ) -> None:
     """Run one site: from its own folder, or from the whole scenario and plan."""
-    from nova.spark.session import session, to_the_end
+    from nova.spark.session import notices, session, to_the_end
     from nova.spark.sites import share as shares
     from nova.spark.sites.deploy import shares as cut
     from nova.spark.sites.exchange import open_exchange
     from nova.spark.sites.site import Site
+    from nova.spark.sources.inputs import connectors, feeds_of
 
     mine: shares.Share | None = None
     if scenario.is_dir():
         mine = shares.read(scenario)
         if mine.site != node:
             raise InvalidInput([Fault(str(scenario), f"is the share of {mine.site}", field="--site", value=node)])
-        config = dict(mine.settled.spark)
+        config, feeds = dict(mine.settled.spark), mine.feeds()
     else:
         if plan is None or exchange is None:
             raise InvalidInput(
@@ -226,9 +256,12 @@ def _run_site(
             )
         loaded, chosen = _open(scenario, plan, settings.folder, "nova")
         row = shares.node_row(loaded.problem, node, str(scenario))
-        config = dict(shares.SMALL_SPARK)
+        config, feeds = dict(shares.SMALL_SPARK), feeds_of(loaded)
     with progress("starting Spark"):
-        spark = session(master or config.pop("spark.master", None), name=f"nova site {node}", config=config)
+        address = master or config.pop("spark.master", None)
+        config = connectors(feeds, settings.format) | config | dict(spark_settings)
+        spark = session(address, name=f"nova site {node}", ui=ui, log=log, config=config)
+    warn(notices(spark))
     with to_the_end(spark):
         if mine is None:
             assert exchange is not None
@@ -239,7 +272,7 @@ def _run_site(
         running = Site(spark, mine, settings, open_exchange(exchange or mine.settled.exchange, settings.folder))
         _stop_on_signals(running.stop)
         running.start()
-        running.wait()
+        running.wait(_Told())
         report = running.report()
     if as_json:
         emit_json(report)
@@ -249,7 +282,31 @@ def _run_site(
         ["query", "tuples", "results", "batches"],
         [(q["query"], sum(q["tuples"].values()), q["results"], q["batches"]) for q in report["queries"]],
     )
+    for lost in report["given_up"]:
+        warn([f"went on without site {lost['site']}, given up by {lost['by']}: missing {', '.join(lost['missing'])}"])
     typer.echo(f"checkpoint and results are in {report['folder']}")
+
+
+class _Told:
+    """Says once, and again whenever the time has doubled, for whom a site waits; and whom it has given up."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, float] = {}
+        self.lost: set[str] = set()
+
+    def __call__(self, site: Site) -> None:
+        waiting = site.waiting()
+        for name, seconds in waiting.items():
+            if seconds >= 2 * self.at.get(name, 0.0):
+                self.at[name] = seconds
+                warn([f"waiting for site {name}: not heard of for {seconds:.0f} s"])
+        for name in [name for name in self.at if name not in waiting]:
+            del self.at[name]
+            if name not in site.lost:
+                typer.echo(f"site {name} is heard of again", err=True)
+        for name in site.lost - self.lost:
+            self.lost.add(name)
+            warn([f"goes on without site {name}"])
 
 
 def _open(scenario: Path, folder: Path | None, out: Path, approach: str) -> tuple[Scenario, Plan]:
@@ -307,15 +364,15 @@ def _forget(out: Path) -> None:
 def _sink(to: str) -> tuple[str, str | None]:
     """Format and target of `--to`."""
     if "://" in to and not to.split("://")[0].count(":"):
-        return to.split("://")[0], to
+        return {"mqtts": "mqtt"}.get(to.split("://")[0], to.split("://")[0]), to
     name, _, target = to.partition(":")
     return name, target or None
 
 
-def _pair(option: str) -> tuple[str, str]:
+def _pair(option: str, field: str) -> tuple[str, str]:
     name, equals, value = option.partition("=")
     if not equals:
-        raise InvalidInput([Fault("command line", "NAME=VALUE expected", field="--to-option", value=option)])
+        raise InvalidInput([Fault("command line", "NAME=VALUE expected", field=field, value=option)])
     return name, value
 
 
@@ -335,7 +392,7 @@ def _print(report: dict[str, Any]) -> None:
             ("results", report["results"]),
             ("results/s", report["results_per_s"]),
             ("late tuples", report["late_tuples"]),
-            ("tuples of unknown sources", report["unknown_tuples"]),
+            *((f"dead letters: {reason}", count) for reason, count in sorted(report["dead_letters"].items())),
         ],
     )
     table(
@@ -381,6 +438,10 @@ def _print(report: dict[str, Any]) -> None:
     if report["emulation"] is not None:
         _print_emulation(report["emulation"])
     typer.echo(f"results and checkpoint are in {report['folder']}")
+    if report["dead_letters"]:
+        typer.echo(
+            f"tuples that could not be used, with reason, place and text, are in {report['folder']}/dead-letters"
+        )
 
 
 def _print_emulation(told: dict[str, Any]) -> None:

@@ -166,11 +166,11 @@ class StreamInput(_Part):
     """Where the tuples of a stream come from when the plan runs."""
 
     format: str = Field(min_length=1)
-    """csv, json, parquet, mqtt, generator, or any format that Spark reads."""
+    """csv, json, parquet, mqtt, kafka, generator, or any format that Spark reads."""
     path: str | None = None
-    """File or folder, from the folder of the scenario file; or a URL that Spark reads."""
+    """File or folder, from the folder of the scenario file; `mqtt://…` or `kafka://…`; or a URL that Spark reads."""
     options: dict[str, Scalar] = Field(default_factory=dict)
-    """Options of the reader, handed on as they are."""
+    """Options of the reader, handed on as they are; `${NAME}` and `${file:PATH}` stand for secrets."""
     columns: Columns = Field(default_factory=Columns)
     """Names of the columns that every tuple needs."""
 

@@ -33,6 +33,8 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 """Where nobody sets it, Spark's own default of 200 makes streams keep 800 stores of state."""
 REALTIME = Path(__file__).parent / "realtime" / "nova-realtime.jar"
 """The JVM part of real-time mode."""
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+LOOPBACK = "127.0.0.1"
 STEADY = "-XX:+UseParallelGC"
 """Long jobs want throughput."""
 
@@ -45,6 +47,8 @@ def session(
     cores: int | None = None,
     slots: int | None = None,
     memory_mb: int | None = None,
+    ui: bool = False,
+    log: Path | None = None,
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session, used as `with session() as spark:`. A process has one: a second call gets the running one.
@@ -52,7 +56,8 @@ def session(
     Without `master` everything runs inside this process's own JVM (`local[*]`, or `local[cores]`). `slots` tasks may
     run at once there, however few the cores are: real-time mode keeps all tasks of a query running. Under
     `spark-submit` the submitted settings hold and only the SQL settings below are added. `heavy` tunes the local JVM
-    for long jobs instead of a quick start; `memory_mb` is its heap. `config` has the last word.
+    for long jobs instead of a quick start; `memory_mb` is its heap. `ui`: Spark's pages, on this machine only. `log`: a
+    file that Spark's log goes to. `config` has the last word.
     """
     _require_pyspark()
     from pyspark.sql import SparkSession
@@ -82,11 +87,14 @@ def session(
     if not submitted:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Python workers: pyspark reads no other setting here
         address = master or f"local[{cores or '*'}]"
-        settings |= _launched()
+        settings |= _launched(ui)
         if address.startswith("local"):
             cores = cores or _cores(address)
             settings |= _local(cores, heavy, memory_mb)
+            # all ports, those of pages too, are this machine's own
+            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
             address = f"local[{slots}]" if slots is not None and slots > cores else address
+        settings[JAVA_OPTIONS] = " ".join([settings[JAVA_OPTIONS], *_logging(log)])
         builder = builder.master(address)
     elif master is not None:
         builder = builder.master(master)
@@ -161,24 +169,50 @@ def local_session(
     return session(cores=cores, slots=slots, memory_mb=memory_mb, config=config)
 
 
-def _launched() -> dict[str, str]:
+def _launched(ui: bool) -> dict[str, str]:
     """Settings of a driver that this process launches itself."""
-    log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     return {
-        "spark.ui.enabled": "false",
+        "spark.ui.enabled": str(ui).lower(),
         "spark.python.authenticate.socketTimeout": "120s",  # workers start slowly on a busy machine; 15 s end the query
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
+        JAVA_OPTIONS: "",
     }
+
+
+def _logging(log: Path | None) -> list[str]:
+    """Java options for Spark's log: silent, or to a file that only its owner reads."""
+    if log is None:
+        return [f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.touch(mode=0o600)
+    config = Path(__file__).with_name("log4j2-file.properties").as_uri()
+    return [f"-Dlog4j2.configurationFile={config}", f"-Dnova.log={shlex.quote(str(log.resolve()))}"]
+
+
+def notices(spark: SparkSession) -> list[str]:
+    """What an operator should know of a session: where its pages are, and whether it asks who calls."""
+    told = [f"Spark's pages: {spark.sparkContext.uiWebUrl}"] if spark.sparkContext.uiWebUrl else []
+    if _open_to_the_network(spark):
+        told.append(
+            "Spark listens to the network and asks nobody who calls: set spark.authenticate on the cluster and here"
+        )
+    return told
+
+
+def _open_to_the_network(spark: SparkSession) -> bool:
+    """Whether Spark listens beyond this machine without asking who calls."""
+    told = spark.sparkContext.getConf()
+    return (
+        not (spark.sparkContext.master or "").startswith("local[") and told.get("spark.authenticate", "false") != "true"
+    )
 
 
 def _local(cores: int, heavy: bool, memory_mb: int | None) -> dict[str, str]:
     """Settings that suit driver and executors in one JVM, with checkpoints without a checksum file beside each."""
-    log4j = _launched()["spark.driver.extraJavaOptions"]
     return {
         "spark.driver.memory": f"{memory_mb or _heap_mb(heavy)}m",
-        "spark.driver.extraJavaOptions": f"{log4j} {STEADY if heavy else QUICK}",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        JAVA_OPTIONS: STEADY if heavy else QUICK,
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
         "spark.default.parallelism": str(cores),
         "spark.driver.extraClassPath": str(REALTIME),
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",  # of real-time mode: a packet does not wait for more

@@ -14,7 +14,8 @@ from nova.routing.flow import Flow
 from nova.scenario.model import Columns
 from nova.spark.job.job import Job, NewPlan, routes_of
 from nova.spark.job.sinks import Files
-from nova.spark.sources.inputs import carried, normalised
+from nova.spark.sources.inputs import carried
+from nova.spark.sources.tuples import normalised
 
 
 def three_batches(folder: Path, problem: Problem, seed: int) -> tuple[pa.Table, pa.Table]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import streams
@@ -52,6 +53,49 @@ def test_generated_streams_join_completely_and_are_counted(spark: Any, tmp_path:
     assert again["tuples"] == 0
     assert again["seconds"] < 60  # there is nothing left to wait for
     assert found(tmp_path / "run" / "results") == wanted
+
+
+def dead(folder: Path) -> list[dict[str, Any]]:
+    files = sorted((folder / "dead-letters").glob("*.parquet"))
+    return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+
+def test_no_tuple_stops_a_run(spark: Any, tmp_path: Path) -> None:
+    """Whatever stands in the files, good tuples join and bad ones are kept with reason, line and text, also when the
+    run is continued with worse files than those it began with."""
+    left, right = tables()
+    millis = right["event_time"].astype("datetime64[ms, UTC]").astype("int64")
+    (tmp_path / "s" / "p").mkdir(parents=True)
+    (tmp_path / "s" / "h").mkdir()
+
+    def write(part: slice, name: str, csv: list[str], jsons: list[str]) -> None:
+        text = left[part].assign(event_time=left["event_time"].map(lambda t: t.isoformat())).to_csv(index=False)
+        head, *rows = text.splitlines()
+        (tmp_path / "s" / "p" / f"{name}.csv").write_text("\n".join([head, *csv, *rows]) + "\n")
+        good = right.assign(event_time=millis)[part].to_json(orient="records", lines=True).splitlines()
+        (tmp_path / "s" / "h" / f"{name}.json").write_text("\n".join([*good, *jsons]) + "\n")
+
+    when = left["event_time"][0].isoformat()
+    write(slice(0, 30), "1", ["p1,yesterday,1.5,Pa", f"p1,{when},broken,Pa"], ["{half a", '{"source_id": "h1"}'])
+    inputs = {"pressure": {"format": "csv", "path": "p"}, "humidity": {"format": "json", "path": "h"}}
+    loaded, plan = scenario(tmp_path / "s", inputs)
+    first = run(spark, loaded, plan, tmp_path / "run")
+    assert first["dead_letters"] == {"bad_time": 2, "bad_value": 1, "not_parsed": 1}
+    by_text = {letter["record"]: letter for letter in dead(tmp_path / "run")}
+    assert by_text["p1,yesterday,1.5,Pa"]["reason"] == "bad_time"
+    half = by_text["{half a"]
+    assert (half["reason"], half["line"], half["stream"], half["query"]) == ("not_parsed", 31, "humidity", "climate")
+    write(
+        slice(30, None),
+        "2",
+        [",,,", "p1", f"p1,{when},1,Pa,too,many", f",{when},1,Pa", f"p7,{when},1,Pa"],
+        ["[]", '{"source_id": {"deep": [1]}, "event_time": "x", "value": "y"}', '{"event_time": 1e300}', "\x00\ufffd"],
+    )
+    again = run(spark, loaded, plan, tmp_path / "run")
+    assert again["dead_letters"]["unknown_source"] == 1
+    assert sum(again["dead_letters"].values()) == 8  # an empty list of tuples is none
+    assert len(dead(tmp_path / "run")) == 4 + 8
+    assert found(tmp_path / "run" / "results") == plain(left, right)
 
 
 HOSTILE = ("climate", "*", "../../out", "climate-00000000", "_'b`c\"$(x)")
@@ -113,6 +157,11 @@ def test_files_of_any_kind_with_iso_and_epoch_times(spark: Any, tmp_path: Path) 
     results = pd.concat(parts)
     assert len(results) == plain(left, right).total() == report["results"]
     assert report["unknown_tuples"] == 1
+    assert report["dead_letters"] == {"unknown_source": 1}
+    letter = dead(tmp_path / "run")[0]
+    assert (letter["reason"], letter["stream"], letter["query"]) == ("unknown_source", "pressure", "climate")
+    assert letter["file"].endswith("/p/1.csv")
+    assert "p9" in letter["record"]
     assert list(results.columns) == [
         "query",
         "window_start",

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from nova.spark.dead_letters import LetterBox
 from nova.spark.realtime.feeds import Generated, Known, Messages, Paced, Tap, json_reader
 from nova.spark.realtime.log import Log
 from nova.spark.sources.clock import Clock
@@ -62,7 +64,7 @@ def test_generated_tuples_are_the_same_whoever_goes_on_from_wherever(tmp_path: P
 
 def test_messages_are_kept_once_and_strange_ones_are_nobodys(tmp_path: Path) -> None:
     schema = pa.schema([("value", pa.float64()), ("zone", pa.string()), ("n", pa.int64())])
-    log = Log(tmp_path, "lldsls")
+    log = Log(tmp_path / "log", "lldsls")
     feed = Messages(
         Broker("nowhere", 1, "t"),
         "me",
@@ -70,6 +72,8 @@ def test_messages_are_kept_once_and_strange_ones_are_nobodys(tmp_path: Path) -> 
         [Tap(log, schema)],
         KNOWN,
         json_reader("id", "at", "v", schema),
+        LetterBox(tmp_path / "dead-letters", "live"),
+        "pressure",
     )
     feed._ids.append({})  # type: ignore[arg-type]
 
@@ -89,13 +93,17 @@ def test_messages_are_kept_once_and_strange_ones_are_nobodys(tmp_path: Path) -> 
     (rows,) = logged(log)
     assert rows == [
         (4, 1_500_000, 2.0, b"z", 3, b"1"),
-        (6, 1_500_000, None, b"5", None, b"2"),
+        (-1, 1_500_000, None, b"5", None, b"2"),
         (-1, 1_500_000, 1.0, None, None, b"3"),
         (-1, 0, 1.0, None, None, b"4"),
         (-1, 0, None, None, None, b"5"),
         (4, 2_000_000, 1.0, None, None, b"6"),
         (4, 2_000_000, 1.0, None, None, b"6"),
     ]
+    letters = [row for file in (tmp_path / "dead-letters").iterdir() for row in pq.read_table(file).to_pylist()]
+    assert [letter["reason"] for letter in letters] == ["bad_value", "unknown_source", "bad_time", "not_parsed"]
+    assert {(letter["file"], letter["stream"]) for letter in letters} == {("t", "pressure")}
+    assert letters[-1]["record"] == "not json"
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ from nova.routing.flow import Flow
 from nova.scenario.model import Columns
 from nova.spark.job.job import Job
 from nova.spark.job.sinks import Files
-from nova.spark.sources.inputs import agree, carried, normalised
+from nova.spark.sources.inputs import agree, carried
+from nova.spark.sources.tuples import normalised
 from tilings import random_replicas
 
 SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -74,3 +74,29 @@ def test_sites_that_die_and_come_back_lose_and_double_nothing(tmp_path: Path, wa
         for process in running.values():
             process.wait()
     assert found(sites["hq"] / "run" / "results") == wanted(tmp_path)
+
+
+def test_a_site_that_is_gone_is_told_of_and_given_up(tmp_path: Path) -> None:
+    """Without edge2 nothing joins; the others say so, end without it, and it is refused when it comes after all."""
+    with looked_after() as started:
+        sites = deployed(tmp_path, str(tmp_path / "exchange"), 2)
+        running = {
+            name: Process(
+                folder / "run.sh", "--until-end", "--give-up-after", "20s", "--json", log=tmp_path / f"{name}.log"
+            )
+            for name, folder in sites.items()
+            if name != "edge2"
+        }
+        started += running.values()
+        for process in running.values():
+            process.wait()
+        told = (tmp_path / "fog.log").read_text()
+        assert "waiting for site edge2: not heard of for" in told
+        report = json.loads(told[told.index("{\n") :])
+        assert [(lost["site"], lost["missing"]) for lost in report["given_up"]] == [
+            ("edge2", ["climate: left", "climate: right"])
+        ]
+        late = Process(sites["edge2"] / "run.sh", "--until-end", log=tmp_path / "edge2.log")
+        started.append(late)
+        assert late.running.wait(400) == 1
+        assert "deploy the plan anew" in (tmp_path / "edge2.log").read_text()

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from nova.model.errors import InvalidInput
+from nova.spark.sources import generator
 from nova.spark.sources.generator import Pattern, Source, generate, tuples_between
 
 START_MS = 1_700_000_000_000
@@ -56,3 +57,18 @@ def test_wrong_options_are_named() -> None:
         Pattern.of({"anomaly_sauces": "p1"}, "scenario")
     with pytest.raises(InvalidInput, match=r"options\.length"):
         Pattern.of({"length": "ten"}, "scenario")
+
+
+def test_a_batch_takes_in_a_bounded_number_of_tuples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A live stream that was not read for long comes in bites, and nothing is left out."""
+    monkeypatch.setattr(generator, "MOST_ROWS", 100)
+    sources, pattern = [Source("a", 300.0), Source("b", 100.0)], Pattern(length_ms=1000)
+    reader = generator.GeneratorReader(generator.spec(sources, pattern))
+    at = {**reader.initialOffset(), "start_ms": START_MS}  # long ago
+    sizes = []
+    while not at["ended"]:
+        end = reader.latestOffset(at, None)
+        sizes.append(sum(len(batch) for part in reader.partitions(at, end) for batch in reader.read(part)))
+        at = end
+    assert max(sizes) <= 101
+    assert sum(sizes) == len(generate(sources, pattern, -1, 1e9, START_MS)) == 400

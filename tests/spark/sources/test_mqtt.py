@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,15 @@ import numpy as np
 import pytest
 
 import streams
-from brokers import address, at, broker, listener, publish, wait_until
+from brokers import address, at, broker, certificates, listener, publish, wait_until
 from builders import SMALL, write_scenario
 from nova import optimizer
-from nova.model.errors import InvalidInput
+from nova.model.errors import InvalidInput, NovaError
 from nova.scenario import load
 from nova.spark.job.run import Run, Settings
 from nova.spark.realtime.run import RealtimeRun
-from nova.spark.sources.mqtt import Broker, Spool, Subscriber, read_spool
+from nova.spark.sources import mqtt
+from nova.spark.sources.mqtt import Broker, Publisher, Spool, Subscriber, read_spool
 
 START_MS = 1_700_000_000_000
 
@@ -23,8 +25,35 @@ START_MS = 1_700_000_000_000
 def test_addresses() -> None:
     assert Broker.parse("mqtt://h/a/b", "x") == Broker("h", 1883, "a/b")
     assert Broker.parse("mqtt://u:p@h:99/t/#", "x") == Broker("h", 99, "t/#", "u", "p")
-    with pytest.raises(InvalidInput, match="looks like"):
-        Broker.parse("h:1883", "x")
+    told = Broker.parse("mqtts://h/t?ca=/a.pem&cert=c&key=k", "x", {"user": "u", "password": "${P}"})
+    assert told == Broker("h", 8883, "t", "u", "${P}", tls=True, ca="/a.pem", cert="c", key="k")
+    assert Broker.parse("mqtt://u:${file:/run/p@ss}@h/t", "x").password == "${file:/run/p@ss}"
+    assert Broker.parse("mqtt://u:p%40ss@h/t", "x").password == "p@ss"
+    assert "secret" not in repr(Broker.parse("mqtt://u:secret@h/t", "x"))
+    for wrong in ("h:1883", "mqtt://h", "mqtt://u:secret@h:port/t"):
+        with pytest.raises(InvalidInput, match="looks like") as error:
+            Broker.parse(wrong, "x")
+        assert "secret" not in str(error.value)
+
+
+def test_tls_and_a_password_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make certificates")
+    monkeypatch.setenv("NOVA_TEST_PASSWORD", "secret")
+    tls = certificates(tmp_path / "tls")
+    with broker(tls) as port:
+        at = f"mqtts://nova:${{NOVA_TEST_PASSWORD}}@127.0.0.1:{port}/t?ca={tls}/ca.pem"
+        subscriber = Subscriber(Broker.parse(at, "x"), Spool(tmp_path / "spool"), "reader", None)
+        publisher = Publisher(Broker.parse(f"{at}&cert={tls}/client.pem&key={tls}/client.key", "x"), "writer")
+        publisher.publish("t", "hello")
+        publisher.close()
+        wait_until(lambda: subscriber.spool.end == 1, 20)
+        subscriber.close()
+        with pytest.raises(NovaError, match="no MQTT broker"):  # nobody vouches for its certificate
+            Publisher(Broker.parse(f"mqtts://nova@127.0.0.1:{port}/t", "x"), "stranger")
+    monkeypatch.delenv("NOVA_TEST_PASSWORD")
+    with pytest.raises(InvalidInput, match="no such environment variable"):
+        Broker.parse(at, "x").client("c", persistent=False)
 
 
 def test_the_spool_keeps_each_message_once_and_survives(tmp_path: Path) -> None:
@@ -124,3 +153,21 @@ def test_mqtt_in_and_out_exactly_once(spark: Any, tmp_path: Path, mode: type[Run
     found = [(row["left_value"], row["right_value"]) for row in rows]
     assert len(found) == len(set(found)) == len(pairs)
     assert set(found) == pairs
+
+
+def test_a_batch_takes_in_a_bounded_number_of_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has piled up in the spool is worked off in bites, in order, without a gap."""
+    monkeypatch.setattr(mqtt, "MOST_ROWS", 100)
+    with broker() as port:
+        reader = mqtt.MqttReader({"address": address(port, "t"), "spool": str(tmp_path), "client": "bounded"})
+        spool = reader._spooled()
+        spool.append([(str(i), True, "t", str(i)) for i in range(250)])
+        at, seen = reader.initialOffset(), []
+        for _ in range(3):
+            end = reader.latestOffset(at, None)
+            parts = reader.partitions(at, end)
+            seen += [text for part in parts for batch in reader.read(part) for text in batch["payload"].to_pylist()]
+            assert end["message"] - at["message"] <= 100
+            at = end
+        reader.stop()
+    assert seen == [str(i) for i in range(250)]

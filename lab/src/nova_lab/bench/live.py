@@ -22,7 +22,7 @@ from nova.spark.job.meter import Latencies, Meter
 from nova.spark.job.sinks import Files
 from nova.spark.sources import generator
 from nova.spark.sources.clock import Clock
-from nova.spark.sources.inputs import normalised
+from nova.spark.sources.tuples import normalised
 from nova_lab.bench.stream import KEYS, LATENESS_MS, Workload, flow_of
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from nova.spark.job.job import Job
 from nova.spark.job.run import CONFIG
 from nova.spark.job.sinks import Files
 from nova.spark.sources import generator, inputs
-from nova.spark.sources.inputs import Sides, normalised
+from nova.spark.sources.inputs import Sides
+from nova.spark.sources.tuples import normalised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -23,6 +23,7 @@ from nova.model.operators import Grouping, Pipeline, Side
 from nova.routing.flow import Flow
 from nova.spark.job.sinks import Sink, result_rows
 from nova.spark.job.tasks import ArrowMap
+from nova.spark.sources.tuples import HIDDEN, REASON, column_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -42,16 +43,17 @@ def before(frame: DataFrame, side: Side, place: str) -> DataFrame:
 
     try:
         if side.where is not None:
-            frame = frame.where(side.where)
+            dead = column_of(REASON).isNotNull() if REASON in frame.columns else F.lit(False)
+            frame = frame.where(dead | F.expr(side.where))
         names = [name for name in frame.columns if name not in ("source", "time", "value")]
-        kept = [name for name in names if side.columns is None or name in side.columns]
+        kept = [name for name in names if side.columns is None or name in (*side.columns, *HIDDEN)]
         missing = sorted(set(side.columns or ()) - set(names))
         if missing:
             raise InvalidInput([Fault(place, "the input has no such column", field="columns", value=missing[0])])
         keys = [F.expr(text).alias(f"_key{number}") for number, text in enumerate(side.keys)]
         moved = [] if side.times is None else [F.col("time").alias("_time")]
         chosen = frame.select("source", "time", "value", *(F.col(f"`{name}`") for name in kept), *keys, *moved)
-        return chosen if side.times is None else chosen.withColumn("time", F.explode(F.expr(side.times)))
+        return chosen if side.times is None else chosen.withColumn("time", F.explode_outer(F.expr(side.times)))
     except AnalysisException as error:
         raise InvalidInput([Fault(place, f"Spark refuses the query: {_first_line(error)}", field="sql")]) from None
 

@@ -1,27 +1,34 @@
 """RunFolder: everything a run keeps, so that it can be stopped, killed and continued.
 
+lock                held by the process that runs
 run.json            what the run was started with
 plans/00000, …      the plans, in the order they came in; put there under their final name in one step
 jobs/<query>/       Spark's checkpoint, the schedule of plans, how far the windows have come
 clock/              when the clock of a replay began, see `nova.spark.sources.clock`
 events.jsonl        events that were handled, where events drive the run
 results/            results, where they go to files
+dead-letters/       tuples that could not be used, see `nova.spark.dead_letters`
+schemas/            columns of the streams' files
 
 Ids in these names are written as `nova.files.name_of` has them.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TextIO
 
 from nova.files import name_of, write_safely
 from nova.model.errors import Fault, InvalidInput
 from nova.model.plan import Plan
 from nova.model.problem import Problem
 from nova.routing.flow import Flow
+from nova.spark.dead_letters import LetterBox
 
 
 class RunFolder:
@@ -31,6 +38,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
+        self._held: TextIO | None = None
 
     @property
     def plans(self) -> Path:
@@ -55,6 +63,19 @@ class RunFolder:
     def job(self, query: str) -> Path:
         return self.path / "jobs" / name_of(query)
 
+    def letters(self, query: str) -> LetterBox:
+        """The dead letters of a query."""
+        return LetterBox(self.path / "dead-letters", query)
+
+    def schema(self, stream: str, tell: Callable[[], str]) -> str:
+        """The schema of a stream's files: as it was told when the run began, so that files that came since do not make
+        it another."""
+        file = self.path / "schemas" / f"{name_of(stream)}.json"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_safely(file, tell())
+        return file.read_text()
+
     def beginning(self) -> str:
         """A new file for the moment at which the clock of this start of the run begins."""
         folder = self.path / "clock"
@@ -62,6 +83,30 @@ class RunFolder:
         for old in folder.iterdir():
             old.unlink()
         return str(folder / f"{time.time_ns()}.json")
+
+    def lock(self) -> None:
+        """Make the folder this process's own until `unlock` or the end of the process; refuse where another has it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        held = (self.path / "lock").open("a+")
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            held.seek(0)
+            pid = held.read().strip() or "unknown"
+            held.close()
+            raise InvalidInput(
+                [Fault(str(self.path), f"another process runs in this folder (process {pid})")]
+            ) from None
+        held.truncate(0)
+        held.write(str(os.getpid()))
+        held.flush()
+        self._held = held
+
+    def unlock(self) -> None:
+        """Let others have the folder."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
     def open(self, digest: str, plan: Plan, problem: Problem) -> None:
         """Make the folder, or go on with it where the same scenario ran here before."""

@@ -15,6 +15,8 @@ import numpy as np
 
 from nova.spark.sources.clock import Clock
 
+LAG_SPAN_S = 20.0
+"""Whether a query falls behind is judged over so long."""
 RECENT_S = 5.0
 """Rates on the display look back this far."""
 STAGES = ("source", "routing", "shuffle", "join", "sink")
@@ -25,7 +27,7 @@ class Counts(Protocol):
     """The counts of a batch, as tasks tally them."""
 
     tuples: Counter[str]
-    strangers: Counter[str]
+    dead: Counter[str]
     copies: Counter[int]
     buckets: Counter[int]
     results: Counter[int]
@@ -120,7 +122,14 @@ class Meter:
     clock: Clock | None = None
     started_s: float = field(default_factory=time.time)
     tuples: Counter[str] = field(default_factory=Counter)
-    strangers: int = 0
+    dead: Counter[str] = field(default_factory=Counter)
+    """Tuples that could not be used, by reason."""
+    heard: dict[str, float] = field(default_factory=dict)
+    """When the latest tuples of each side were worked off (s since 1970)."""
+    ahead_s: float | None = None
+    """How far the newest event times of a live stream are ahead of the clock (s)."""
+    ended: bool = False
+    """All input has come: none is missed."""
     copies: Counter[int] = field(default_factory=Counter)
     results: Counter[int] = field(default_factory=Counter)
     latencies: Latencies = field(default_factory=Latencies)
@@ -137,6 +146,8 @@ class Meter:
     batch_ms: list[int] = field(default_factory=list)
     _open: dict[int, Counter[int]] = field(default_factory=dict)
     _recent: deque[_Batch] = field(default_factory=deque)
+    _lags: deque[tuple[float, float]] = field(default_factory=deque)
+    """When batches were done, and how far behind the newest of their tuples was then (s)."""
     _seen: int = -1
     _batch: int = -1
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -148,7 +159,14 @@ class Meter:
             self.batches += number != self._batch
             self._batch = number
             self.tuples.update(tally.tuples)
-            self.strangers += sum(tally.strangers.values())
+            self.dead.update(tally.dead)
+            self.heard |= {side: done_s for side, count in tally.tuples.items() if count}
+            if tally.last_time is not None and self.clock is not None and self.clock.runs:
+                lag = done_s - float(self.clock.due_s(np.array([tally.last_time / 1000]))[0])
+                self.ahead_s = -lag if self.clock == Clock() else None
+                self._lags.append((done_s, lag))
+                while self._lags[0][0] < done_s - LAG_SPAN_S and len(self._lags) > 2:
+                    self._lags.popleft()
             self.copies.update(tally.copies)
             self.results.update(tally.results)
             results = sum(tally.results.values())
@@ -215,6 +233,19 @@ class Meter:
             if report.get("numInputRows"):
                 self.batch_ms.append(int(report["durationMs"]["triggerExecution"]))
 
+    @property
+    def lag_s(self) -> float | None:
+        """How far behind the newest tuples of the latest batch were when it was done (s)."""
+        return self._lags[-1][1] if self._lags else None
+
+    def falling_behind(self, least_s: float) -> bool:
+        """Whether results are more than `least_s` behind, and further than some seconds ago."""
+        with self._lock:
+            if len(self._lags) < 2:
+                return False
+            (began, first), (done, last) = self._lags[0], self._lags[-1]
+            return last > least_s and last - first > 0.2 * (done - began)
+
     def lately(self, now_s: float | None = None) -> Lately:
         """The last few seconds. Rates are per second of the day; what hosts get is per second of event time, as in
         plans."""
@@ -264,7 +295,7 @@ class Meter:
                 "latency_clock": None if self.clock is None else self.clock.told(),
                 "first_result_s": self.first_result_s,
                 "late_tuples": self.late,
-                "unknown_tuples": self.strangers,
+                "dead_letters": dict(self.dead),
                 "watermark": self.watermark,
                 "batches": self.batches,
                 "batch_ms": {"p50": float(np.median(self.batch_ms)), "p99": float(np.percentile(self.batch_ms, 99))}

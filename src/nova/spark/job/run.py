@@ -7,6 +7,7 @@ import math
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,9 @@ from nova.model.plan import Plan
 from nova.model.problem import Floats, Problem
 from nova.routing import Routes
 from nova.scenario import Scenario
+from nova.spark.dead_letters import UNKNOWN_SOURCE
 from nova.spark.emulate import Emulation, Epochs
+from nova.spark.job import health
 from nova.spark.job.around import Around, before, keys_of
 from nova.spark.job.folder import RunFolder
 from nova.spark.job.job import Job, NewPlan, routes_of
@@ -46,6 +49,8 @@ CONFIG = {
 }
 """Settings of the session that suit small, frequent batches."""
 POLL_S = 0.1
+FIRST_TUPLE_S = 60.0
+"""The duration of a run counts from its first tuple, or from here where none comes."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,8 @@ class Settings:
     """Replay files at this multiple of the speed they were recorded at."""
     watch: Path | None = None
     """A growing file of events that drive the run."""
+    give_up_s: float | None = None
+    """A site goes on without another that has not been heard of for so long; None: it waits."""
     emulate: bool = False
     """Follow all tuples through hosts and links of the scenario's size; see `nova.spark.emulate`."""
 
@@ -155,6 +162,16 @@ class Run:
 
     def start(self) -> None:
         """Start all queries."""
+        self.folder.lock()
+        try:
+            self._take_over()
+            self._begin()
+        except BaseException:
+            self.folder.unlock()
+            raise
+
+    def _take_over(self) -> None:
+        """Make the run's folder, or go on with what an earlier run left there."""
         self.folder.open(self.scenario.digest, self.plan, self.problem)
         if self.settings.watch is not None:
             self.watch = Watch(self.settings.watch, self.folder, self.problem)
@@ -169,7 +186,6 @@ class Run:
                     )
                 ]
             )
-        self._begin()
 
     def _begin(self) -> None:
         """Open the inputs and start the queries."""
@@ -191,7 +207,10 @@ class Run:
         flow = flow_of(self.problem, number, sides, int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2))
         meter = Meter(query.id, shared_clock(left, right), self.began)
 
+        letters = self.folder.letters(query.id)
+
         def after(batch: int, tally: Tally, done_s: float) -> None:
+            letters.put(batch, tally.letters)
             meter.batch(batch, tally, done_s)
             if self.emulation is not None:
                 self.emulation.batch(number, tally, Epochs.of(job.schedule.entries()))
@@ -242,12 +261,27 @@ class Run:
             found.append(NewPlan(name, routes, switch.from_ms, switch.newcomers))
         return found
 
+    def warnings(self) -> dict[str, str]:
+        """What is wrong with the input just now, by a name that stays while it lasts."""
+        now: float = time.time()
+        told: dict[str, str] = {}
+        for one, query in zip(self.running, self.problem.queries, strict=False):
+            streams = {
+                side: (self.problem.streams[row], float(self.problem.sources.rate[self.problem.sources_of(row)].sum()))
+                for side, row in (("left", query.left), ("right", query.right))
+            }
+            one.meter.ended = one.meter.ended or (self.settings.until_end and one.ended())
+            told |= health.warnings(one.meter, streams, now)
+        return told
+
     def wait(self, observe: Callable[[Run], None] | None = None) -> None:
         """Run until stopped, the time is over, or the input has ended; then stop in order."""
-        end = None if self.settings.duration_s is None else self.began + self.settings.duration_s
-        ended = False
+        end, ended = None, False
         try:
             while not self.stopped.wait(POLL_S):
+                heard = any(one.meter.heard for one in self.running) or time.time() > self.began + FIRST_TUPLE_S
+                if self.settings.duration_s is not None and end is None and heard:
+                    end = time.time() + self.settings.duration_s
                 self._collect()
                 if self.watch is not None:
                     self.watch.poll()
@@ -293,12 +327,14 @@ class Run:
         self.spark.streams.removeListener(self._listener)
         for emulation in [*([self.emulation] if self.emulation else []), *self.rivals.values()]:
             emulation.finish()
+        self.folder.unlock()
 
     def report(self) -> dict[str, Any]:
         """What the run did, as plain values."""
         seconds = max(time.time() - self.began, 1e-3)
         queries = [one.meter.report(seconds) for one in self.running]
         latency = [q["latency_ms"] for q in queries]
+        dead: Counter[str] = sum((one.meter.dead for one in self.running), Counter())
         return {
             "scenario": str(self.scenario.path),
             "approach": self.plan.approach,
@@ -312,7 +348,9 @@ class Run:
             "latency_ms": latency[0] if len(latency) == 1 else None,
             "watermark": min((q["watermark"] for q in queries if q["watermark"]), default=None),
             "late_tuples": sum(q["late_tuples"] for q in queries),
-            "unknown_tuples": sum(q["unknown_tuples"] for q in queries),
+            "unknown_tuples": dead[UNKNOWN_SOURCE],
+            "dead_letters": dict(dead),
+            "warnings": list(self.warnings().values()),
             "queries": queries,
             "hosts": self.hosts(),
             "epochs": {one.meter.query: [entry.__dict__ for entry in one.schedule.entries()] for one in self.running},

@@ -6,7 +6,10 @@ final names there are only complete results, each exactly once, for any reader a
 
 from __future__ import annotations
 
+import hashlib
+import json
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, takewhile
@@ -57,6 +60,12 @@ def open_sink(format: str, target: str | None, options: Mapping[str, str], flow:
             if target is None:
                 raise InvalidInput("results to MQTT need an address: --to mqtt://host:1883/topic")
             return MqttSink(target, dict(options), flow)
+        case "kafka":
+            from nova.spark.sources.kafka import KafkaSink
+
+            if target is None:
+                raise InvalidInput("results to Kafka need an address: --to kafka://host:9092/topic")
+            return KafkaSink(target, dict(options), flow)
         case _:
             return AnyFormat(format, target, dict(options), flow)
 
@@ -118,6 +127,25 @@ class _Writer:
         finally:
             if parquet is not None:
                 parquet.close()
+
+
+def identified(batches: Iterable[pa.RecordBatch], query: str) -> Iterator[list[tuple[str, str]]]:
+    """In a task: results as (id, JSON with the id), the same whenever the batch is repeated."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    number = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
+    seen: Counter[str] = Counter()
+    for batch in batches:
+        told = []
+        for line in json_lines(batch).splitlines():
+            digest = hashlib.blake2b(line.encode(), digest_size=12).hexdigest()
+            # equal results of a batch come from one task, so their number tells them apart in every repetition
+            name = f"{query}-{number}-{digest}-{seen[digest]}"
+            told.append((name, f'{{"id":{json.dumps(name)},{line[1:]}'))
+            seen[digest] += 1
+        if told:
+            yield told
 
 
 def json_lines(batch: pa.RecordBatch) -> str:

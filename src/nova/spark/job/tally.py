@@ -14,6 +14,7 @@ from pyspark.accumulators import AccumulatorParam
 from nova.model.problem import Floats, Ints
 from nova.routing.position import Longs
 from nova.routing.routes import SideName
+from nova.spark.dead_letters import Letter
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -52,8 +53,10 @@ class Tally:
 
     tuples: Counter[str] = field(default_factory=Counter)
     """Tuples that came in, by side."""
-    strangers: Counter[str] = field(default_factory=Counter)
-    """Tuples without a time or of no source of the stream, by side: they are left out."""
+    dead: Counter[str] = field(default_factory=Counter)
+    """Tuples that cannot be used and are left out, by reason."""
+    letters: list[Letter] = field(default_factory=list)
+    """They themselves, as far as they are kept."""
     copies: Counter[int] = field(default_factory=Counter)
     """Tuples sent to each node (row), once per meeting there."""
     buckets: Counter[int] = field(default_factory=Counter)

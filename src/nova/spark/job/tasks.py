@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -16,8 +17,10 @@ from nova.routing.packets import MOMENT, Names, pack, results, route
 from nova.routing.position import key_position, tuple_share
 from nova.routing.routes import SideName
 from nova.routing.xxh64 import hash_strings
+from nova.spark.dead_letters import BAD_TIME, KEPT, RECORD_CHARS, UNKNOWN_SOURCE, Letter
 from nova.spark.job.schedule import Schedule
 from nova.spark.job.tally import Arrived, Sample, Tally, Till
+from nova.spark.sources.tuples import FILE, HIDDEN, LINE, REASON, RECORD
 
 PACKET = "node int, cell bigint, bucket_end timestamp, tuples int, packet binary"
 """Columns of packets in Spark."""
@@ -69,13 +72,13 @@ class Router:
         hashes[all_rows] = hash_strings(ids.to_pylist())
         tally = Tally()
         for batch in batches:
-            arrived = batch.num_rows
+            tally.tuples[self.side] += batch.num_rows
             known = pc.index_in(batch.column("source"), value_set=ids)
-            keep = pc.and_(pc.is_valid(known), pc.is_valid(batch.column("time")))
-            if not pc.all(keep).as_py() and arrived:
-                batch, known = batch.filter(keep), known.filter(keep)
-            tally.tuples[self.side] += arrived
-            tally.strangers[self.side] += arrived - batch.num_rows
+            reason = dead_reason(batch, known)
+            if reason.null_count < batch.num_rows:
+                bad = pc.is_valid(reason)
+                tally.add(dead_letters(batch.filter(bad), reason.filter(bad), self.stream, KEPT - len(tally.letters)))
+                batch, known = batch.filter(pc.invert(bad)), known.filter(pc.invert(bad))
             source = all_rows[known.to_numpy(zero_copy_only=False)]
             numbered = batch.append_column("_source_row", pa.array(source))
             numbered = without_null_keys(numbered, self.flow.on)
@@ -110,6 +113,26 @@ class Router:
                 )
         tally.routed_s = time.time()
         self.till.put(tally)
+
+
+def dead_reason(batch: pa.RecordBatch, known: pa.Array) -> pa.Array:
+    """Why a tuple cannot be used; null where it can. `known`: rows of the tuples' sources."""
+    told = batch.column(REASON) if REASON in batch.schema.names else pa.nulls(batch.num_rows, pa.string())
+    told = pc.if_else(pc.and_(pc.is_null(told), pc.is_null(batch.column("time"))), BAD_TIME, told)
+    return pc.if_else(pc.and_(pc.is_null(told), pc.is_null(known)), UNKNOWN_SOURCE, told)
+
+
+def dead_letters(batch: pa.RecordBatch, reason: pa.Array, stream: str, room: int) -> Tally:
+    """Tuples that cannot be used, counted, and up to `room` of them with place and text."""
+    tally = Tally(dead=Counter(reason.to_pylist()))
+    some = batch.slice(0, max(room, 0))
+    names = some.schema.names
+    told = [some.column(name).to_pylist() if name in names else [None] * some.num_rows for name in (FILE, LINE, RECORD)]
+    rows = some.select([name for name in names if name not in HIDDEN]).to_pylist()
+    for why, file, line, record, row in zip(reason.to_pylist(), *told, rows, strict=False):
+        text = record if record is not None else json.dumps(row, default=str, ensure_ascii=False)
+        tally.letters.append(Letter(why, stream, file, line, text[:RECORD_CHARS]))
+    return tally
 
 
 @dataclass

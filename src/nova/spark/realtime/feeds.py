@@ -25,6 +25,18 @@ import pyarrow.parquet as pq
 from nova.files import appearing
 from nova.model.problem import Ints
 from nova.routing.position import Longs
+from nova.spark.dead_letters import (
+    AHEAD_S,
+    BAD_TIME,
+    BAD_VALUE,
+    FUTURE_TIME,
+    NO_SOURCE,
+    NOT_PARSED,
+    RECORD_CHARS,
+    UNKNOWN_SOURCE,
+    Letter,
+    LetterBox,
+)
 from nova.spark.realtime.log import Log
 from nova.spark.sources import generator
 from nova.spark.sources.clock import Clock
@@ -249,6 +261,9 @@ class Messages:
     known: Known
     read: Callable[[Sequence[str]], pa.Table]
     """Payloads as tuples with the columns source, time, value, …"""
+    letters: LetterBox
+    """Where messages go that cannot be used; they are of no source."""
+    stream: str
     failure: BaseException | None = None
     _last_s: float = field(default_factory=time.monotonic)
     """When the last message came."""
@@ -286,19 +301,28 @@ class Messages:
         most = 0
         for tap, ids in zip(self.taps, self._ids, strict=True):
             fresh = []
-            for name, certain, _, payload in messages:
+            for name, certain, topic, payload in messages:
                 if not (certain and name in ids):
-                    fresh.append((name, payload))
+                    fresh.append((name, topic, payload))
                 ids[name] = None
             if not fresh:
                 continue
-            tuples = self.read([payload for _, payload in fresh])
-            timed = tuples["time"].is_valid()
+            tuples = self.read([payload for _, _, payload in fresh])
             source = self.known.of(tuples["source"])
-            times = tuples["time"].cast(pa.int64()).fill_null(0).cast(MOMENT)  # without a time: of no source
-            source = pc.if_else(timed, source, -1)
+            reason = unusable(tuples, source)
+            source = pc.if_else(pc.is_null(reason), source, -1)
+            if tap is self.taps[0]:
+                self.letters.put(
+                    time.time_ns(),
+                    [
+                        Letter(why, self.stream, topic, None, payload[:RECORD_CHARS])
+                        for why, (_, topic, payload) in zip(reason.to_pylist(), fresh, strict=True)
+                        if why is not None
+                    ],
+                )
+            times = tuples["time"].cast(pa.int64()).fill_null(0).cast(MOMENT)
             tuples = tuples.set_column(tuples.column_names.index("time"), "time", times)
-            names = pa.array([name.encode() for name, _ in fresh], pa.binary())
+            names = pa.array([name.encode() for name, _, _ in fresh], pa.binary())
             tap.take(
                 tuples, source.combine_chunks() if isinstance(source, pa.ChunkedArray) else source, names, sync=True
             )
@@ -306,6 +330,25 @@ class Messages:
             while len(ids) > REMEMBERED:
                 ids.popitem(last=False)
         return most
+
+
+def unusable(tuples: pa.Table, source: pa.Array) -> pa.Array:
+    """Why tuples of now cannot be used; null where they can. `source`: rows of their sources, −1 for unknown ones."""
+    no_source, no_time, no_value = (pc.is_null(tuples[name]) for name in ("source", "time", "value"))
+    latest = pa.scalar(round((time.time() + AHEAD_S) * 1e6), pa.int64())
+    future = pc.greater(tuples["time"].cast(pa.int64()), latest)
+    told = pc.case_when(
+        pc.make_struct(
+            pc.and_(pc.and_(no_source, no_time), no_value),
+            no_source,
+            no_time,
+            no_value,
+            pc.fill_null(future, False),
+            pc.equal(source, -1),
+        ),
+        *(pa.scalar(why) for why in (NOT_PARSED, NO_SOURCE, BAD_TIME, BAD_VALUE, FUTURE_TIME, UNKNOWN_SOURCE)),
+    )
+    return told.combine_chunks() if isinstance(told, pa.ChunkedArray) else told
 
 
 def json_reader(source: str, when: str, value: str, schema: pa.Schema) -> Callable[[Sequence[str]], pa.Table]:
@@ -329,7 +372,7 @@ def json_reader(source: str, when: str, value: str, schema: pa.Schema) -> Callab
 def _document(payload: str) -> dict[str, Any]:
     try:
         document = json.loads(payload)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
 

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 from nova.files import name_of
 from nova.model.errors import NovaError
 from nova.scenario.model import Columns, StreamInput
+from nova.spark.dead_letters import LetterBox
 from nova.spark.realtime.feeds import Feed, Generated, Known, Messages, Paced, Recorded, Tap, json_reader
 from nova.spark.realtime.frames import kind_of
 from nova.spark.sources import generator, replay
 from nova.spark.sources.clock import Clock
-from nova.spark.sources.inputs import FILES, carried, normalised, recorded, replay_speed
+from nova.spark.sources.inputs import FILES, carried, recorded, replay_speed
 from nova.spark.sources.inputs import Feed as Given
-from nova.spark.sources.mqtt import Broker, open_mqtt
+from nova.spark.sources.mqtt import CREDENTIALS, Broker, open_mqtt
+from nova.spark.sources.tuples import normalised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +63,7 @@ def open_streams(
     """The inputs of streams. `folder` keeps what they need to remember."""
     beginning, now_ms = folder.beginning(), int(time.time() * 1000)
     streams: dict[str, Stream] = {}
-    replays: dict[str, tuple[DataFrame, float]] = {}
+    replays: dict[str, tuple[DataFrame, replay.Archive, float]] = {}
     notes = folder.path / "feeds"
     notes.mkdir(parents=True, exist_ok=True)
     for name, feed in feeds.items():
@@ -74,11 +76,12 @@ def open_streams(
             clock = Clock(speed or 1.0, beginning)
             streams[name] = _generated(spark, feed, clock, now_ms, notes / f"{len(streams)}.json")
         elif given.format == "mqtt":
-            streams[name] = _messages(spark, feed, folder.path / "spool" / name_of(name))
+            spool = folder.path / "spool" / name_of(name)
+            streams[name] = _messages(spark, name, feed, spool, folder.letters(f"{name} (live)"))
         else:
             assert at is not None
-            replays[name] = (recorded(spark, given, feed.folder, feed.place), at)
-    streams |= _replayed(replays, folder, beginning)
+            replays[name] = (*recorded(spark, name, feed, folder), at)
+    streams |= _replayed(replays, beginning)
     for name, stream in streams.items():
         for column in carried(stream.frame):
             if kind_of(column.type) is None:
@@ -102,34 +105,32 @@ def _paced(blocks: Generated | Recorded, clock: Clock, taps: Sequence[Tap], know
     return Paced(blocks, taps, known, clock)
 
 
-def _replayed(replays: Mapping[str, tuple[DataFrame, float]], folder: RunFolder, beginning: str) -> dict[str, Stream]:
+def _replayed(replays: Mapping[str, tuple[DataFrame, replay.Archive, float]], beginning: str) -> dict[str, Stream]:
     """Recordings that are played together, on one clock that begins with the earliest of them."""
-    archives = {
-        name: replay.prepare(frame, folder.path / "replay" / name_of(name)) for name, (frame, _) in replays.items()
-    }
-    origin = min((archive.first_us for archive in archives.values()), default=0)
+    origin = min((archive.first_us for _, archive, _ in replays.values()), default=0)
     return {
         name: Stream(
             frame,
             Clock(speed, beginning),
-            partial(_paced, Recorded(archives[name], origin, frame.columns), Clock(speed, beginning)),
+            partial(_paced, Recorded(archive, origin, frame.columns), Clock(speed, beginning)),
         )
-        for name, (frame, speed) in replays.items()
+        for name, (frame, archive, speed) in replays.items()
     }
 
 
-def _messages(spark: SparkSession, feed: Given, spool: Path) -> Stream:
+def _messages(spark: SparkSession, name: str, feed: Given, spool: Path, letters: LetterBox) -> Stream:
     """The same options as in the other mode; the log takes the place of the spool."""
     given = feed.input
     frame = normalised(open_mqtt(spark, given, spool, feed.place), given.columns, feed.place)
     options = {name: str(value) for name, value in given.options.items()}
-    broker = Broker.parse(given.path or options.get("address", ""), feed.place)
+    told = {name: options[name] for name in CREDENTIALS if name in options}
+    broker = Broker.parse(given.path or options.get("address", ""), feed.place, told)
     identity = hashlib.blake2b(str(spool.resolve()).encode(), digest_size=6).hexdigest()
     names = given.columns
     read = json_reader(names.source, names.time, names.value, carried(frame))
 
     def open_feed(taps: Sequence[Tap], known: Known) -> Feed:
         client = options.get("client", f"nova-{identity}")
-        return Messages(broker, client, options.get("id"), taps, known, read)
+        return Messages(broker, client, options.get("id"), taps, known, read, letters, name)
 
     return Stream(frame, Clock(), open_feed)

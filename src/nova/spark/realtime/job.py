@@ -21,6 +21,7 @@ from nova.model.plan import Plan
 from nova.model.problem import Problem
 from nova.routing.flow import Flow
 from nova.routing.xxh64 import hash_strings
+from nova.spark.dead_letters import UNKNOWN_SOURCE
 from nova.spark.job.job import ANCIENT, NewPlan, routes_of
 from nova.spark.job.meter import STAGES
 from nova.spark.job.schedule import Schedule
@@ -268,7 +269,7 @@ class RealtimeJob:
 
         tally = Tally(
             tuples=by_side("tuples"),
-            strangers=by_side("strangers"),
+            dead=Counter({UNKNOWN_SOURCE: by_side("strangers").total()}),
             copies=more("copies"),
             results=more("results"),
             first_time=told["first_time"],

@@ -11,6 +11,7 @@ import hashlib
 import json
 import threading
 import time
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from nova.files import name_of, write_safely
 from nova.model.errors import NovaError
+from nova.spark.sites.presence import Board, FolderBoard
 from nova.spark.sources.mqtt import CONNECT_S, Broker
 
 if TYPE_CHECKING:
@@ -70,16 +72,49 @@ class Exchange(Protocol):
         """Whether everything that will ever come through a channel is here."""
         ...
 
+    def board(self) -> Board:
+        """Notices that all sites see."""
+        ...
+
+    def give_up(self, site: str) -> None:
+        """Send nothing more to a site."""
+        ...
+
+    def awaited(self) -> set[str]:
+        """Sites without which nothing can be sent just now."""
+        ...
+
     def close(self) -> None:
         """Let go of connections."""
         ...
 
 
 def open_exchange(address: str, site: Path) -> Exchange:
-    """Folders for a path, a broker for an address like `mqtt://host:1883/prefix`. `site` is the site's own folder."""
-    if address.startswith("mqtt://"):
+    """Folders for a path, a broker for an address like `mqtt://host:1883/prefix`, `mqtts://…` or
+    `kafka://host:9092/prefix`. `site` is the site's own folder."""
+    if address.startswith("kafka://"):
+        from nova.spark.sites.kafka_exchange import KafkaExchange
+
+        return KafkaExchange.open(address, site.resolve() / "inbox")
+    if address.startswith(("mqtt://", "mqtts://")):
         return BrokerExchange(Broker.parse(address, "--exchange"), site.resolve() / "inbox")
     return FolderExchange(Path(address).resolve())
+
+
+def fresh(address: str) -> str:
+    """The address for a new deployment: with a name of its own, so that what an earlier one left there is not read. An
+    address that cannot work is refused here, not at every site; secrets are looked up only there."""
+    place, question, options = address.partition("?")
+    if "://" not in address:
+        place, question, options = str(Path(address).resolve()), "", ""
+    renewed = f"{place.rstrip('/')}/{uuid.uuid4().hex[:8]}{question}{options}"
+    if place.startswith("kafka://"):
+        from nova.spark.sources.kafka import Address
+
+        Address.parse(place, "--exchange")
+    elif "://" in place:
+        Broker.parse(renewed, "--exchange")
+    return renewed
 
 
 def read_parts(spark: SparkSession, folder: Path, schema: StructType | str) -> DataFrame:
@@ -116,6 +151,15 @@ class FolderExchange:
     def complete(self, channel: Channel) -> bool:
         return self._end(channel).exists()  # written after all parts
 
+    def board(self) -> Board:
+        return FolderBoard(self.root / "board")
+
+    def give_up(self, site: str) -> None:
+        """What is sent to it lies there: it disturbs nobody."""
+
+    def awaited(self) -> set[str]:
+        return set()
+
     def close(self) -> None:
         """Folders need no connection."""
 
@@ -140,6 +184,7 @@ class Inbox:
         if self._memory.exists():
             told = json.loads(self._memory.read_text())
             self.total, self.batch, self.names = told["total"], told["batch"], set(told["names"])
+            self.finished = told["finished"]
 
     @property
     def _memory(self) -> Path:
@@ -153,7 +198,16 @@ class Inbox:
         write_safely(self.folder / f"{name}.parquet", content)
         self.names = {*self.names, name} if batch == self.batch else {name}
         self.batch, self.total = batch, self.total + 1
-        write_safely(self._memory, json.dumps({"total": self.total, "batch": self.batch, "names": sorted(self.names)}))
+        self._remember()
+
+    def finish(self, parts: int) -> None:
+        """The sender has sent so many parts, and there will be no more."""
+        self.finished = parts
+        self._remember()
+
+    def _remember(self) -> None:
+        told = {"total": self.total, "batch": self.batch, "names": sorted(self.names), "finished": self.finished}
+        write_safely(self._memory, json.dumps(told))
 
 
 class BrokerExchange:
@@ -171,6 +225,12 @@ class BrokerExchange:
         self.listening: set[str] = set()
         """Paths of channels at whose other end somebody listens."""
         self.failure: BaseException | None = None
+        self.notices: dict[str, str] = {}
+        """What others have put on the board."""
+        self._posted: dict[str, str] = {}
+        self._given_up: set[str] = set()
+        self._awaited: set[str] = set()
+        self._probes: set[str] = set()
         self._changed = threading.Condition()
         self._wanted: list[str] = []
         self._confirmed: dict[int, threading.Event] = {}
@@ -223,7 +283,12 @@ class BrokerExchange:
             if word == "listening":
                 self.listening.add(rest)
             elif word == "finished":
-                self._inbox(rest).finished = int(message.payload)
+                self._inbox(rest).finish(int(message.payload))
+            elif word == "board":
+                if (text := message.payload.decode()) != self._posted.get(rest):  # ours come back, too
+                    self.notices[rest] = text
+            elif word == "probe":
+                self._probes.add(rest)
             else:
                 path, _, name = rest.rpartition("/")
                 self._inbox(path).take(name, bytes(message.payload))
@@ -244,8 +309,33 @@ class BrokerExchange:
         if self.failure is not None:
             raise NovaError(f"what the broker brought could not be kept: {self.failure}")
 
+    def board(self) -> Board:
+        """Retained messages; ready when those that are there have come: a message of our own comes after them."""
+        probe = uuid.uuid4().hex
+        self._subscribe(self._topic("board", "#"), self._topic("probe", probe))
+        self._publish([(self._topic("probe", probe), b"1", False)])
+        with self._changed:
+            self._changed.wait_for(lambda: probe in self._probes, CONNECT_S)
+        return self
+
+    def post(self, name: str, text: str) -> None:
+        self._posted[name] = text
+        self._publish([(self._topic("board", name), text.encode(), True)])
+
+    def read(self, name: str) -> str | None:
+        return self.notices.get(name)
+
+    def give_up(self, site: str) -> None:
+        with self._changed:
+            self._given_up.add(site)
+            self._changed.notify_all()
+
+    def awaited(self) -> set[str]:
+        return set(self._awaited)
+
     def send(self, parts: Sequence[Part]) -> None:
         self._await_listeners({channel for channel, _, _ in parts})
+        parts = [part for part in parts if part[0].target not in self._given_up]
         self._publish(
             [(self._topic("data", channel.path, name), file.read_bytes(), False) for channel, name, file in parts]
         )
@@ -276,8 +366,17 @@ class BrokerExchange:
         unasked = [topic for topic in unasked if topic not in self._wanted]
         if unasked:
             self._subscribe(*unasked)
+
+        def all_there() -> bool:
+            self._awaited = {
+                channel.target
+                for channel in channels
+                if channel.path not in self.listening and channel.target not in self._given_up
+            }
+            return not self._awaited or self.failure is not None
+
         with self._changed:
-            there = self._changed.wait_for(lambda: missing <= self.listening or self.failure is not None, WAIT_S)
+            there = self._changed.wait_for(all_there, WAIT_S)
         self._check()
         if not there:
             names = sorted({channel.target for channel in channels if channel.path not in self.listening})

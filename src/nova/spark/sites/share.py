@@ -175,6 +175,7 @@ class Share:
             "streams": {name: given.model_dump(exclude_defaults=True) for name, given in self.inputs.items()},
             "queries": [_query_to_json(query) for query in self.queries],
         }
+        (folder / FILE).touch(mode=0o600)  # addresses may hold passwords
         (folder / FILE).write_text(json.dumps(document, indent=2) + "\n")
         return folder
 

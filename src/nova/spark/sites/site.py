@@ -15,15 +15,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from nova.files import appearing
 from nova.model.errors import InvalidInput, NovaError
-from nova.routing.packets import Names
+from nova.routing.packets import MOMENT, Names
 from nova.routing.routes import SideName
 from nova.spark.job.folder import RunFolder
 from nova.spark.job.gate import Gate
@@ -37,9 +40,11 @@ from nova.spark.job.tally import Tally, Till
 from nova.spark.job.tasks import Matcher, Router, note
 from nova.spark.sites.exchange import Channel, Exchange, read_parts
 from nova.spark.sites.outbox import WRITTEN, Outbox, WriteParts
+from nova.spark.sites.presence import SILENT_S, Presence
 from nova.spark.sites.share import SIDES, QueryShare, Share
 from nova.spark.sources.clock import Clock
-from nova.spark.sources.inputs import Input, at_end, column_of, open_inputs
+from nova.spark.sources.inputs import Input, at_end, open_inputs
+from nova.spark.sources.tuples import HIDDEN, REASON, column_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,13 +123,21 @@ class Site:
         self.stopped = threading.Event()
         self.began = time.time()
         self._complete: set[Channel] = set()
+        self._inboxes: dict[Channel, Path] = {}
+        """Where tuples of other sites appear."""
+        self._given_up: dict[str, dict[str, Any]] = {}
+        self._nudged: dict[Channel, str] = {}
+        """Up to where the join was told to go on without a sender."""
         self._listener = Listener(self._note)
 
     def start(self) -> None:
         """Set up the site's part in each query, and start."""
         for key, value in CONFIG.items():
             self.spark.conf.set(key, value)
+        self.folder.lock()
         self.folder.adopt(self.share.digest)
+        self.presence = Presence(self.exchange.board(), self.share.site, self.folder.path)
+        self.presence.start()
         inputs = open_inputs(self.spark, self.share.feeds(), self.folder, self.settings.speed)
         for query in self.share.queries:
             self._prepare(query, inputs)
@@ -184,7 +197,7 @@ class Site:
                     lambda a, b: a.union(b),
                     [
                         with_watermark(
-                            read_parts(self.spark, self.exchange.listen(channel), PACKET),
+                            read_parts(self.spark, self._listen(channel), PACKET),
                             share.settled.lateness_ms,
                             flow,
                         )
@@ -197,6 +210,10 @@ class Site:
         frame = join_packets(*sides).mapInArrow(WriteParts(matcher, str(outbox.staging), "results", to), WRITTEN)
         sent = [Channel(flow.query, "results", share.site, query.sink)]
         self._outgoing(query, "join", frame, outbox, till, sent, inputs=tuple(channels))
+
+    def _listen(self, channel: Channel) -> Path:
+        self._inboxes[channel] = self.exchange.listen(channel)
+        return self._inboxes[channel]
 
     def _collector(self, query: QueryShare) -> None:
         """Results of all hosts go to the sink's format."""
@@ -236,12 +253,14 @@ class Site:
     ) -> None:
         """A stage that fills an outbox and delivers it."""
         meter = self.meters[query.flow.query]
+        letters = self.folder.letters(query.flow.query)
         joins_and_collects = name == "join" and query.sink == self.share.site
 
         def work(batch_frame: DataFrame, batch: int) -> None:
             self.exchange.send(outbox.fill(batch_frame, batch))
             outbox.delivered(batch)
             tally = till.take()
+            letters.put(batch, tally.letters)
             if joins_and_collects:
                 tally.results.clear()  # counted where they arrive
             tally.ages.clear()
@@ -282,16 +301,66 @@ class Site:
         end = None if self.settings.duration_s is None else self.began + self.settings.duration_s
         try:
             while not self.stopped.wait(POLL_S) and (end is None or time.time() < end):
+                self._failures()
+                self.presence.beat()
+                self._without_the_lost()
                 if observe is not None:
                     observe(self)
-                self._failures()
                 if self.settings.until_end and self._advance():
                     break
         finally:
             for stage in self.stages:
                 stage.stop()
             self.exchange.close()
+            self.folder.unlock()
             self.spark.streams.removeListener(self._listener)
+
+    def waiting(self) -> dict[str, float]:
+        """Sites that this one waits for, and how long they have not been heard of (s)."""
+        senders = {channel.sender for stage in self.stages if not stage.over for channel in stage.inputs}
+        senders = {site for site in senders if not self._all_here(self._from(site))}
+        others = (senders | self.exchange.awaited()) - {self.share.site} - set(self._given_up)
+        silent = {site: self.presence.silence_s(site) for site in sorted(others)}
+        return {site: seconds for site, seconds in silent.items() if seconds >= SILENT_S}
+
+    @property
+    def lost(self) -> set[str]:
+        """Sites that were given up."""
+        return set(self._given_up)
+
+    def _from(self, site: str) -> list[Channel]:
+        return [channel for stage in self.stages for channel in stage.inputs if channel.sender == site]
+
+    def _without_the_lost(self) -> None:
+        """Give up who has been silent for too long, here or elsewhere, and let the joins go on without them."""
+        limit = self.settings.give_up_s
+        for site, seconds in self.waiting().items():
+            if limit is not None and seconds >= limit and self.presence.given_up(site) is None:
+                self.presence.give_up(site)
+        senders = {channel.sender for stage in self.stages for channel in stage.inputs}
+        for site in senders | self.exchange.awaited():
+            told = None if site in self._given_up else self.presence.given_up(site)
+            if told is not None:
+                self._given_up[site] = told
+                self.exchange.give_up(site)
+        for number, (channel, folder) in enumerate(self._inboxes.items()):
+            if channel.sender in self._given_up:
+                self._nudge(channel, folder, number)
+
+    def _nudge(self, channel: Channel, folder: Path, number: int) -> None:
+        """The join goes by the slowest sender. In the place of one that was given up comes an empty packet, which meets
+        no other, with the latest time of the rest: then the watermark moves on."""
+        stage = next(stage for stage in self.stages if channel in stage.inputs)
+        latest = ((stage.last or {}).get("eventTime") or {}).get("max")
+        if latest is None or latest <= self._nudged.get(channel, ""):
+            return
+        self._nudged[channel] = latest
+        end = pa.array([datetime.fromisoformat(latest)], MOMENT)
+        packet = pa.table(
+            {"cell": [-2 - number], "bucket_end": end, "tuples": pa.array([0], pa.int32()), "packet": [b""]}
+        )
+        with appearing(folder / f"without-{time.time_ns()}.parquet", safe=True) as draft:
+            pq.write_table(packet, draft)
 
     def _advance(self) -> bool:
         """End stages whose input has ended; True when all are over."""
@@ -311,7 +380,7 @@ class Site:
     def _all_here(self, channels: Iterable[Channel]) -> bool:
         for channel in channels:
             if channel not in self._complete:
-                if not self.exchange.complete(channel):
+                if channel.sender not in self._given_up and not self.exchange.complete(channel):
                     return False
                 self._complete.add(channel)
         return True
@@ -339,6 +408,15 @@ class Site:
             "folder": str(self.folder.path),
             "seconds": seconds,
             "stages": [stage.name for stage in self.stages],
+            "waiting": self.waiting(),
+            "given_up": [
+                {
+                    "site": site,
+                    **told,
+                    "missing": sorted({f"{channel.query}: {channel.kind}" for channel in self._from(site)}),
+                }
+                for site, told in self._given_up.items()
+            ],
             "queries": [meter.report(seconds) for meter in self.meters.values()],
         }
 
@@ -370,7 +448,11 @@ def told_columns(frame: DataFrame, columns: pa.Schema, sources: list[str]) -> Da
             f"the tuples here lack the columns {', '.join(missing)}, which they had when the plan was deployed"
         )
     wanted = [column_of(column.name).cast(column.dataType) for column in from_arrow_schema(columns)]
-    return frame.where(sql.col("source").isin(sources)).select("source", "time", *wanted)
+    hidden = [column_of(name) for name in HIDDEN if name in frame.columns]
+    mine = sql.col("source").isin(sources)
+    if hidden:
+        mine = mine | column_of(REASON).isNotNull()
+    return frame.where(mine).select("source", "time", *wanted, *hidden)
 
 
 __all__ = ["Site", "Stage", "Counted"]

@@ -16,6 +16,10 @@ from pathlib import Path
 
 from nova.model.problem import Floats
 
+MOST_ROWS = 200_000
+"""Tuples of one stream that a batch takes in at most. Where the input outruns Spark, the rest waits at its source, in
+the spool or in the topic: batches, and with them memory, stay bounded."""
+
 
 @dataclass(frozen=True)
 class Clock:

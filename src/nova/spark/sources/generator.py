@@ -24,7 +24,7 @@ from nova.model.errors import Fault, InvalidInput
 from nova.model.problem import Floats
 from nova.model.units import DURATION
 from nova.routing.xxh64 import hash_longs, hash_strings
-from nova.spark.sources.clock import Clock
+from nova.spark.sources.clock import MOST_ROWS, Clock
 
 COLUMNS = "source_id string, event_time timestamp, value double, key bigint"
 SCHEMA = pa.schema(
@@ -269,6 +269,12 @@ class GeneratorReader(DataSourceStreamReader):
         """No tuple arrives later than this."""
         return float(np.ceil((self.pattern.length_ms + self.pattern.disorder_ms) * 1000))
 
+    @property
+    def busiest(self) -> float:
+        """Tuples/s of all sources, in a burst."""
+        factor = self.pattern.burst_factor if self.pattern.burst_every_ms > 0 else 1.0
+        return sum(source.rate for source in self.sources) * max(factor, 1.0)
+
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         start = int(time.time() * 1000) if self.start_ms is None else self.start_ms
         return {"start_ms": start, "at_us": 0, "ended": False}
@@ -278,7 +284,8 @@ class GeneratorReader(DataSourceStreamReader):
             self.clock.start(start["start_ms"] * 1000 + start["at_us"])
             self.begun = True
         due = self.clock.event_us(time.time()) - start["start_ms"] * 1000
-        at = max(start["at_us"], int(min(due, self.end_us)))
+        most = start["at_us"] + MOST_ROWS * 1e6 / max(self.busiest, 1e-9)
+        at = max(start["at_us"], int(min(due, self.end_us, most)))
         return {"start_ms": start["start_ms"], "at_us": at, "ended": at >= self.end_us}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:

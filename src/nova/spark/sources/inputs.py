@@ -3,6 +3,7 @@ and whatever else the tuples carry."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,15 +18,32 @@ from nova.model.errors import Fault, InvalidInput
 from nova.model.problem import Problem
 from nova.routing.flow import Flow, cells_for
 from nova.scenario.model import Columns, StreamInput
+from nova.spark.dead_letters import KEPT, Letter, LetterBox
 from nova.spark.sources.clock import Clock
+from nova.spark.sources.tuples import (
+    CORRUPT,
+    FILE,
+    HIDDEN,
+    LINE,
+    REASON,
+    RECORD,
+    column_of,
+    declared,
+    normalised,
+    with_corrupt,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from nova.scenario import Scenario
     from nova.spark.job.folder import RunFolder
+    from nova.spark.sources import replay
 
 FILES = ("csv", "json", "parquet")
+MOST_BYTES = 64 * 2**20
+"""Files that a batch takes in at most, unless a scenario says otherwise; but always one."""
 
 
 def at_end(source: Mapping[str, Any]) -> bool:
@@ -90,11 +108,18 @@ def feeds_of(scenario: Scenario) -> dict[str, Feed]:
     return feeds
 
 
+def connectors(feeds: Mapping[str, Feed], sink: str = "") -> dict[str, str]:
+    """Settings of a new Spark session for the formats that need a package."""
+    from nova.spark.sources.kafka import connector
+
+    return connector() if sink == "kafka" or any(feed.input.format == "kafka" for feed in feeds.values()) else {}
+
+
 def open_inputs(
     spark: SparkSession, feeds: Mapping[str, Feed], folder: RunFolder, speed: float | None
 ) -> dict[str, Input]:
     """The inputs of streams. `folder` keeps what they need to remember."""
-    replays: dict[str, tuple[DataFrame, float]] = {}
+    replays: dict[str, tuple[DataFrame, replay.Archive, float]] = {}
     inputs: dict[str, Input] = {}
     beginning, now_ms = folder.beginning(), int(time.time() * 1000)
     for name, feed in feeds.items():
@@ -106,13 +131,50 @@ def open_inputs(
             from nova.spark.sources.mqtt import open_mqtt
 
             frame = open_mqtt(spark, given, folder.path / "spool" / name_of(name), place)
-            inputs[name] = Input(normalised(frame, given.columns, place), Clock())
+            inputs[name] = Input(normalised(frame, given.columns, place, ids=feed.ids, live=True), Clock())
+        elif given.format == "kafka":
+            from nova.spark.sources.kafka import open_kafka
+
+            frame = open_kafka(spark, given, place)
+            inputs[name] = Input(
+                normalised(frame, given.columns, place, ids=feed.ids, live=True), Clock(), at_hand=True
+            )
         elif at is not None:
-            replays[name] = (recorded(spark, given, feed.folder, place), at)
+            replays[name] = (*recorded(spark, name, feed, folder), at)
+        elif given.format not in FILES:
+            frame = streamed(spark, given, feed.folder)
+            inputs[name] = Input(normalised(frame, given.columns, place))
         else:
-            frame = streamed(spark, given, feed.folder, place)
-            inputs[name] = Input(normalised(frame, given.columns, place), at_hand=given.format in FILES)
-    return inputs | _replayed(spark, replays, folder, beginning)
+            files, schema = _files(spark, name, feed, folder)
+            tuples = normalised(files.stream(spark, schema), given.columns, place, ids=feed.ids)
+            inputs[name] = Input(tuples, at_hand=True)
+    return inputs | _replayed(spark, replays, beginning)
+
+
+def _files(spark: SparkSession, name: str, feed: Feed, folder: RunFolder) -> tuple[Files, str]:
+    """The files of a stream, and their schema as it was when the run began."""
+    files = Files(feed.input, feed.folder, feed.place)
+    return files, folder.schema(name, lambda: files.schema(spark).json())
+
+
+def recorded(spark: SparkSession, name: str, feed: Feed, folder: RunFolder) -> tuple[DataFrame, replay.Archive]:
+    """The tuples of recorded files, and the archive that they are played from. Those that cannot be used are put with
+    the dead letters before."""
+    from nova.spark.sources import replay
+
+    files, schema = _files(spark, name, feed, folder)
+    tuples = normalised(files.table(spark, schema), feed.input.columns, feed.place, ids=feed.ids)
+    kept = folder.path / "replay" / name_of(name)
+    if not replay.prepared(kept):
+        _bury(tuples, folder.letters(f"{name} (recorded)"), name)
+    good = tuples.where(column_of(REASON).isNull()).drop(*HIDDEN)
+    return good, replay.prepare(good, kept)
+
+
+def _bury(recording: DataFrame, box: LetterBox, stream: str) -> None:
+    """Tuples of a recording that cannot be used are put with the dead letters before it is played."""
+    dead = recording.where(column_of(REASON).isNotNull()).select(*map(column_of, HIDDEN)).limit(KEPT).collect()
+    box.put(0, [Letter(row[REASON], stream, row[FILE], row[LINE], row[RECORD]) for row in dead])
 
 
 def replay_speed(given: StreamInput, speed: float | None, place: str) -> float | None:
@@ -159,48 +221,29 @@ def _generated(spark: SparkSession, feed: Feed, clock: Clock, now_ms: int) -> In
 
 
 def _replayed(
-    spark: SparkSession, replays: Mapping[str, tuple[DataFrame, float]], folder: RunFolder, beginning: str
+    spark: SparkSession, replays: Mapping[str, tuple[DataFrame, replay.Archive, float]], beginning: str
 ) -> dict[str, Input]:
     """Archives that are replayed together, on one clock that begins with the earliest of them."""
     from nova.spark.sources import replay
 
     if not replays:
         return {}
-    archives = {
-        name: replay.prepare(frame, folder.path / "replay" / name_of(name)) for name, (frame, _) in replays.items()
-    }
-    origin = min(archive.first_us for archive in archives.values())
+    origin = min(archive.first_us for _, archive, _ in replays.values())
     spark.dataSource.register(replay.Replay)
     opened = {}
-    for name, (recording, speed) in replays.items():
+    for name, (recording, archive, speed) in replays.items():
         clock = Clock(speed, beginning)
-        text = replay.spec(archives[name], origin, clock)
+        text = replay.spec(archive, origin, clock)
         frame = spark.readStream.format("nova_replay").schema(recording.schema).option("spec", text).load()
         opened[name] = Input(frame, clock)
     return opened
 
 
-def recorded(spark: SparkSession, given: StreamInput, folder: Path, place: str) -> DataFrame:
-    """Recorded files as a table, normalised."""
+def streamed(spark: SparkSession, given: StreamInput, folder: Path) -> DataFrame:
+    """Any format that Spark streams."""
     path = given.location(folder)
     options = reader_options(given)
     schema = options.pop("schema", None)
-    options.pop("speed", None)
-    assert path is not None
-    reader = spark.read.format(given.format).options(**options)
-    reader = reader.schema(schema or infer(spark, given.format, path, options, place))
-    return normalised(reader.load(path), given.columns, place)
-
-
-def streamed(spark: SparkSession, given: StreamInput, folder: Path, place: str) -> DataFrame:
-    """A folder of files, or any format that Spark streams. Files that appear later are read too."""
-    path = given.location(folder)
-    options = reader_options(given)
-    schema = options.pop("schema", None)
-    if given.format in FILES:
-        assert path is not None
-        options.setdefault("pathGlobFilter", f"*.{given.format}*") if Path(path).is_dir() else None
-        schema = schema or infer(spark, given.format, path, options, place)
     reader = spark.readStream.format(given.format).options(**options)
     if schema is not None:
         reader = reader.schema(schema)
@@ -214,98 +257,96 @@ def reader_options(given: StreamInput) -> dict[str, str]:
     }
     if given.format == "csv":
         options.setdefault("header", "true")
+    options.pop("speed", None)
     return options
 
 
-def infer(spark: SparkSession, format: str, path: str, options: Mapping[str, str], place: str) -> Any:  # noqa: A002
-    """Schema of the files that are there; Spark streams files only with a schema."""
-    from pyspark.errors import AnalysisException
+@dataclass(frozen=True)
+class Files:
+    """CSV, JSON or Parquet files of a stream, as a table or as they appear. Records that do not fit the schema keep
+    their text."""
 
-    try:
-        return spark.read.format(format).options(**{"inferSchema": "true", **options}).load(path).schema
-    except AnalysisException as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InvalidInput(
-            [
-                Fault(
-                    place,
-                    f"the schema cannot be told from the files ({reason}). Maybe the folder is "
-                    'still empty: then give it as `options: {schema: "source_id STRING, …"}`',
-                    field="path",
-                    value=path,
-                )
-            ]
-        ) from None
+    given: StreamInput
+    folder: Path
+    place: str
 
+    @property
+    def path(self) -> str:
+        path = self.given.location(self.folder)
+        assert path is not None
+        return path
 
-def quoted(name: str) -> str:
-    """A column's name in SQL, whatever characters it has."""
-    doubled = name.replace("`", "``")
-    return f"`{doubled}`"
+    @property
+    def options(self) -> dict[str, str]:
+        return {"columnNameOfCorruptRecord": CORRUPT, **reader_options(self.given)}
 
+    def schema(self, spark: SparkSession) -> StructType:
+        """As declared, or as the files that are there tell; Spark streams files only with a schema."""
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import functions as sql
+        from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType, TimestampType
 
-def column_of(name: str) -> Column:
-    """A column by its name, whatever characters it has."""
-    from pyspark.sql import functions as sql
-
-    return sql.col(quoted(name))
-
-
-def normalised(frame: DataFrame, columns: Columns, place: str) -> DataFrame:
-    """The columns source (text), time (timestamp) and value, then all others under their own names.
-
-    A column may be an SQL expression, such as `get_json_object(CAST(value AS STRING), '$.id')` for Kafka.
-    """
-    from pyspark.errors import AnalysisException
-    from pyspark.sql import functions as sql
-
-    taken = {}
-    for role in ("source", "time", "value"):
-        name = getattr(columns, role)
+        options = self.options
+        told = options.pop("schema", None)
+        if told is not None:
+            return declared(told, self.place)
         try:
-            taken[role] = frame.select((column_of(name) if name in frame.columns else sql.expr(name)).alias(role))
-        except AnalysisException:
+            there = spark.read.format(self.given.format).options(**{"inferSchema": "true", **options}).load(self.path)
+        except AnalysisException as error:
+            reason = str(error).strip().splitlines()[0]
             raise InvalidInput(
                 [
                     Fault(
-                        place,
-                        f"no such column; the columns are {', '.join(frame.columns)}",
-                        field=f"columns.{role}",
-                        value=name,
+                        self.place,
+                        f"the schema cannot be told from the files ({reason}). Maybe the folder is "
+                        'still empty: then give it as `options: {schema: "source_id STRING, …"}`',
+                        field="path",
+                        value=self.path,
                     )
                 ]
             ) from None
-    used = {columns.source, columns.time, columns.value}
-    others = [name for name in frame.columns if name not in used]
-    clash = [name for name in others if name in ("source", "time", "value")]
-    if clash:
-        raise InvalidInput(
-            [
-                Fault(
-                    place,
-                    f"the column {clash[0]!r} is taken by `columns.{clash[0]}`; rename it",
-                    field="columns",
-                    value=clash[0],
-                )
-            ]
-        )
+        fields = {field.name: field for field in there.schema.fields if field.name != CORRUPT}
+        # one bad record must not make texts of all times and values: what most of them are, counts
+        for name, kinds in (
+            (self.given.columns.time, (TimestampType(), LongType())),
+            (self.given.columns.value, (DoubleType(),)),
+        ):
+            if name in fields and fields[name].dataType == StringType():
+                cell = column_of(name)
+                fit = [sql.count_if(cell.try_cast(kind).isNotNull()) for kind in kinds]
+                every, *fits = there.agg(sql.count(cell), *fit).collect()[0]
+                best = next((kind for kind, count in zip(kinds, fits, strict=True) if 2 * count > every), None)
+                fields[name] = StructField(name, best or StringType())
+        return StructType(list(fields.values()))
 
-    def pick(role: str) -> Any:
-        name = getattr(columns, role)
-        return column_of(name) if name in frame.columns else sql.expr(name)
+    def table(self, spark: SparkSession, schema: str) -> DataFrame:
+        """All files that are there."""
+        return self._placed(self._reader(spark.read, schema).load(self.path))
 
-    time = pick("time")
-    kind = taken["time"].schema["time"].dataType.typeName()
-    if kind in ("long", "integer", "short", "double", "float", "decimal"):
-        moment = sql.timestamp_micros((time * 1000).cast("long"))
-    else:
-        moment = time.cast("timestamp")
-    return frame.select(
-        pick("source").cast("string").alias("source"),
-        moment.alias("time"),
-        pick("value").alias("value"),
-        *(column_of(name) for name in others),
-    )
+    def stream(self, spark: SparkSession, schema: str) -> DataFrame:
+        """The files that are there, and those that appear later."""
+        reader = self._reader(spark.readStream, schema)
+        if not {"maxFilesPerTrigger", "maxBytesPerTrigger"} & set(self.options):
+            reader = reader.option("maxBytesPerTrigger", MOST_BYTES)
+        if Path(self.path).is_dir() and "pathGlobFilter" not in self.options:
+            reader = reader.option("pathGlobFilter", f"*.{self.given.format}*")
+        return self._placed(reader.load(self.path))
+
+    def _reader(self, reader: Any, schema: str) -> Any:
+        from pyspark.sql.types import StructType
+
+        fields = StructType.fromJson(json.loads(schema))
+        options = self.options
+        options.pop("schema", None)
+        if self.given.format != "parquet" and options["columnNameOfCorruptRecord"] == CORRUPT:
+            fields = with_corrupt(fields)
+        return reader.format(self.given.format).options(**options).schema(fields)
+
+    def _placed(self, frame: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as sql
+
+        line = sql.expr("_metadata.row_index + 1") if self.given.format == "parquet" else sql.lit(None).cast("long")
+        return frame.withColumns({FILE: sql.expr("_metadata.file_path"), LINE: line})
 
 
 @dataclass(frozen=True)
@@ -337,7 +378,7 @@ def carried(frame: DataFrame) -> pa.Schema:
     """What a tuple carries beside source and time, as Arrow columns: value first."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    schema = to_arrow_schema(frame.drop("source", "time").schema, timezone="UTC")
+    schema = to_arrow_schema(frame.drop("source", "time", *HIDDEN).schema, timezone="UTC")
     return pa.schema([field.with_nullable(True) for field in schema])
 
 

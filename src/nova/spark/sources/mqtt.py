@@ -14,22 +14,26 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import threading
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
+from nova.credentials import REFERENCE, resolved, shown
 from nova.files import name_of, write_safely
 from nova.model.errors import Fault, InvalidInput, NovaError
 from nova.scenario.model import StreamInput
+from nova.spark.sources.clock import MOST_ROWS
+from nova.spark.sources.tuples import FILE, LINE, RECORD, declared, json_payload, quoted
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
@@ -44,28 +48,58 @@ FLUSH_S = 0.005
 """Messages are spooled together when they come within this time: one write and one sync for all."""
 CONNECT_S = 30.0
 """How long to wait for the broker at the start; later, the client reconnects by itself."""
+CREDENTIALS = ("user", "password", "ca", "cert", "key")
+"""Options of an address."""
 SEGMENT = 50_000
 """Messages of a spool file, at most."""
 
 
 @dataclass(frozen=True)
 class Broker:
-    """Where to connect: `mqtt://user:password@host:1883/topic`."""
+    """Where to connect: `mqtt://user:password@host:1883/topic`, or `mqtts://…` with TLS."""
 
     host: str
     port: int
     topic: str
     user: str | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
+    """As written: maybe a reference to a secret, which is looked up where a client is made."""
+    tls: bool = False
+    ca: str | None = None
+    """File with the certificates to trust instead of the system's."""
+    cert: str | None = None
+    key: str | None = None
+    """Files with the client's certificate and its key, where the broker wants one."""
 
     @staticmethod
-    def parse(address: str, place: str) -> Broker:
-        """Read an address; what is missing is said."""
-        parts = urlsplit(address)
+    def parse(address: str, place: str, options: Mapping[str, str] | None = None) -> Broker:
+        """Read an address; what is missing is said. `options` (user, password, ca, cert, key) may stand behind a
+        question mark in the address, too."""
+        secrets: list[str] = []
+
+        def hide(found: re.Match[str]) -> str:
+            secrets.append(found[0])
+            return f"nova-secret-{len(secrets) - 1}"
+
+        def show(text: str | None) -> str | None:
+            return None if text is None else re.sub(r"nova-secret-(\d+)", lambda at: secrets[int(at[1])], unquote(text))
+
+        wrong = Fault(place, "an MQTT address looks like mqtt://host:1883/topic or mqtts://…", value=shown(address))
+        try:
+            parts = urlsplit(REFERENCE.sub(hide, address))
+            port = parts.port
+        except ValueError:
+            raise InvalidInput([wrong]) from None
+        told = {name: show(value) for name, value in parse_qsl(parts.query)} | dict(options or {})
         topic = parts.path.lstrip("/") + (f"#{parts.fragment}" if parts.fragment or address.endswith("#") else "")
-        if parts.scheme != "mqtt" or not parts.hostname or not topic:
-            raise InvalidInput([Fault(place, "an MQTT address looks like mqtt://host:1883/topic", value=address)])
-        return Broker(parts.hostname, parts.port or 1883, topic, parts.username, parts.password)
+        unknown = sorted(set(told) - set(CREDENTIALS))
+        if unknown:
+            raise InvalidInput([Fault(place, f"there are {', '.join(CREDENTIALS)}", field=unknown[0])])
+        if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname or not topic:
+            raise InvalidInput([wrong])
+        tls = parts.scheme == "mqtts"
+        told = {"user": show(parts.username), "password": show(parts.password)} | told
+        return Broker(parts.hostname, port or (8883 if tls else 1883), topic, tls=tls, **told)
 
     def client(self, name: str, *, persistent: bool) -> Client:
         """A client of paho-mqtt, not connected yet. A persistent one's messages are kept while it is away."""
@@ -73,8 +107,15 @@ class Broker:
         from paho.mqtt.enums import CallbackAPIVersion
 
         client = Client(CallbackAPIVersion.VERSION2, client_id=name, clean_session=not persistent, protocol=MQTTv311)
+        place = f"the MQTT broker at {self.host}:{self.port}"
         if self.user is not None:
-            client.username_pw_set(self.user, self.password)
+            secret = None if self.password is None else resolved(self.password, place)
+            client.username_pw_set(resolved(self.user, place), secret)
+        if self.tls:
+            try:
+                client.tls_set(self.ca, self.cert, self.key)
+            except (OSError, ValueError) as error:
+                raise NovaError(f"{place}: the certificates cannot be used ({error})") from None
         return client
 
 
@@ -163,6 +204,7 @@ class Subscriber:
         self.client = broker.client(name, persistent=True)
         self.client.manual_ack_set(True)
         self._subscribed = threading.Event()
+        self._refused: str | None = None
         self.client.on_subscribe = lambda *_: self._subscribed.set()
         self.client.on_connect = self._connected
         self.client.on_message = self._received
@@ -174,10 +216,13 @@ class Subscriber:
             self.close()
             raise NovaError(
                 f"no MQTT broker at {broker.host}:{broker.port} let us subscribe to {broker.topic!r} "
-                f"within {CONNECT_S:.0f} s"
+                f"within {CONNECT_S:.0f} s" + (f" ({self._refused})" if self._refused else "")
             )
 
-    def _connected(self, client: Client, *_: Any) -> None:
+    def _connected(self, client: Client, _data: Any, _flags: Any, code: Any, *_: Any) -> None:
+        if code.is_failure:
+            self._refused = str(code)
+            return
         client.subscribe(self.broker.topic, qos=1)
 
     def _received(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
@@ -213,7 +258,7 @@ def message_id(payload: str, id_field: str | None, topic: str) -> str | None:
         return None
     try:
         told = json.loads(payload).get(id_field)
-    except (json.JSONDecodeError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):  # a dead letter, later
         return None
     return None if told is None else f"{topic}/{told}"
 
@@ -226,7 +271,7 @@ class Mqtt(DataSource):
         return "nova_mqtt"
 
     def schema(self) -> str:
-        return "message_id string, topic string, payload string"
+        return "message_id string, topic string, payload string, number long"
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802
         return MqttReader(dict(self.options))
@@ -251,7 +296,8 @@ class MqttReader(DataSourceStreamReader):
     def _spooled(self) -> Spool:
         """The spool, once somebody fills it."""
         if self._spool is None:
-            broker = Broker.parse(self.options["address"], "the option address")
+            told = {name: self.options[name] for name in CREDENTIALS if name in self.options}
+            broker = Broker.parse(self.options["address"], "the option address", told)
             self._spool = Spool(Path(self.options["spool"]))
             self._subscriber = Subscriber(broker, self._spool, self.options["client"], self.options.get("id"))
         return self._spool
@@ -260,7 +306,8 @@ class MqttReader(DataSourceStreamReader):
         return {"message": 0}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
-        return {"message": max(start["message"], self._spooled().end)}
+        end = min(self._spooled().end, start["message"] + MOST_ROWS)
+        return {"message": max(start["message"], end)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         first, last = start["message"], end["message"]
@@ -274,8 +321,11 @@ class MqttReader(DataSourceStreamReader):
             raise NovaError(f"the spool {self.options['spool']} lacks messages {partition.start} … {partition.end}")
         names, topics, payloads = zip(*found, strict=True) if found else ((), (), ())
         yield pa.record_batch(
-            [pa.array(names, pa.string()), pa.array(topics, pa.string()), pa.array(payloads, pa.string())],
-            names=["message_id", "topic", "payload"],
+            [
+                *(pa.array(column, pa.string()) for column in (names, topics, payloads)),
+                pa.array(range(partition.start, partition.end), pa.int64()),
+            ],
+            names=["message_id", "topic", "payload", "number"],
         )
 
     def commit(self, end: dict[str, int]) -> None:
@@ -308,11 +358,10 @@ def open_mqtt(spark: SparkSession, given: StreamInput, spool: Path, place: str) 
     """
     from pyspark.sql import functions as sql
 
-    from nova.spark.sources.inputs import column_of, quoted
-
     options = {name: str(value) for name, value in given.options.items()}
     address = given.path or options.pop("address", "")
-    Broker.parse(address, place)
+    told = {name: options.pop(name) for name in CREDENTIALS if name in options}
+    Broker.parse(address, place, told)
     names = given.columns
     schema = options.pop(
         "schema", f"{quoted(names.source)} STRING, {quoted(names.time)} STRING, {quoted(names.value)} DOUBLE"
@@ -321,6 +370,7 @@ def open_mqtt(spark: SparkSession, given: StreamInput, spool: Path, place: str) 
     identity = hashlib.blake2b(str(spool.resolve()).encode(), digest_size=6).hexdigest()
     reader = spark.readStream.format("nova_mqtt").option("address", address).option("spool", str(spool.resolve()))
     reader = reader.option("client", options.pop("client", f"nova-{identity}"))
+    reader = reader.options(**told)
     if "id" in options:
         reader = reader.option("id", options.pop("id"))
     if options:
@@ -328,19 +378,16 @@ def open_mqtt(spark: SparkSession, given: StreamInput, spool: Path, place: str) 
             [
                 Fault(
                     place,
-                    "no such option of an MQTT input; there are address, schema, client, id",
+                    f"no such option of an MQTT input; there are address, schema, client, id, {', '.join(CREDENTIALS)}",
                     field=f"options.{name}",
                 )
                 for name in options
             ]
         )
-    body = reader.load().select(sql.from_json("payload", schema).alias("body"))
-    frame = body.select("body.*")
-    if dict(frame.dtypes)[names.time] == "string":  # ISO 8601 or milliseconds, as the sensor likes
-        text = column_of(names.time)
-        millis = sql.timestamp_micros((text.cast("double") * 1000).cast("long"))
-        frame = frame.withColumn(names.time, sql.coalesce(sql.try_to_timestamp(text), millis))
-    return frame
+    said = reader.load().withColumn("body", json_payload(sql.col("payload"), declared(schema, place)))
+    return said.select(
+        "body.*", sql.col("topic").alias(FILE), sql.col("number").alias(LINE), sql.col("payload").alias(RECORD)
+    )
 
 
 class Publisher:
@@ -387,25 +434,18 @@ class Publish:
     name: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
+        from nova.spark.job.sinks import identified
 
-        from nova.spark.job.sinks import json_lines
-
-        context = TaskContext.get()
-        batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
         publisher: Publisher | None = None
-        seen: Counter[str] = Counter()
-        for joined in self.matcher(batches):
+        rows = 0
+        for lines in identified(self.matcher(batches), self.query):
             publisher = publisher or Publisher(self.broker, f"{self.name}-{os.getpid()}-{threading.get_ident()}")
-            for line in json_lines(joined).splitlines():
-                digest = hashlib.blake2b(line.encode(), digest_size=12).hexdigest()
-                # Equal results of a batch come from one task, so their number tells them apart in every repetition.
-                name = json.dumps(f"{self.query}-{batch}-{digest}-{seen[digest]}")
-                publisher.publish(self.broker.topic, f'{{"id":{name},{line[1:]}')
-                seen[digest] += 1
+            for _, line in lines:
+                publisher.publish(self.broker.topic, line)
+            rows += len(lines)
         if publisher is not None:
             publisher.close()
-        yield pa.record_batch({"rows": pa.array([seen.total()], pa.int64())})
+        yield pa.record_batch({"rows": pa.array([rows], pa.int64())})
 
 
 @dataclass

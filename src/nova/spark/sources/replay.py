@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from nova.spark.sources.clock import Clock
+from nova.spark.sources.clock import MOST_ROWS, Clock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,13 +39,18 @@ class Archive:
     last_us: int
 
 
+def prepared(folder: Path) -> bool:
+    """Whether an earlier run has prepared the archive."""
+    return (folder / "index.json").exists()
+
+
 def prepare(frame: DataFrame, folder: Path) -> Archive:
     """Sort a recorded stream (with a column `time`) by time into `folder`, unless an earlier run has done so."""
     index = folder / "index.json"
-    if not index.exists():
-        frame.where("time IS NOT NULL").sort("time").write.mode("overwrite").option(
-            "parquet.block.row.count.limit", GROUP
-        ).parquet(str(folder / "tuples"))
+    if not prepared(folder):
+        frame.sort("time").write.mode("overwrite").option("parquet.block.row.count.limit", GROUP).parquet(
+            str(folder / "tuples")
+        )
         groups = []
         for file in sorted((folder / "tuples").glob("*.parquet")):
             opened = pq.ParquetFile(file)
@@ -106,7 +111,9 @@ class ReplayReader(DataSourceStreamReader):
             self.clock.start(start["at_us"])
             self.begun = True
         due = self.clock.event_us(time.time())
-        at = max(start["at_us"], int(min(due, self.last_us)))
+        coming = sorted(first for _, _, first, last in self.groups if last > start["at_us"])
+        most = coming[MOST_ROWS // GROUP] if len(coming) > MOST_ROWS // GROUP else self.last_us
+        at = max(start["at_us"], int(min(due, self.last_us, most)))
         return {"at_us": at, "ended": at >= self.last_us}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:

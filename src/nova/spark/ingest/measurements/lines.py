@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from nova.spark.dead_letters import NOT_PARSED
 from nova.spark.ingest.measurements.columns import names_of
 from nova.spark.ingest.measurements.files import delimiter_of
 
-NOT_PARSED, HEADER, BLANK = "not_parsed", "header", "blank"
-"""What reading itself notices about a line. The last two are no rows: they are counted, and then passed over."""
+HEADER, BLANK = "header", "blank"
+"""Lines that are no rows: they are counted, and then passed over."""
 
 _CORRUPT = "_corrupt"
 

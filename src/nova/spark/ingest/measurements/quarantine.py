@@ -1,4 +1,4 @@
-"""Rows that were turned down, with the reason and the place they came from.
+"""Rows that were turned down, with the reason and the place they came from, as `nova.spark.dead_letters` has them.
 
 Spark's text source tells the file and the block (the split) of a row, but no line. Numbering all lines would make every
 run pay for what only bad rows need, so places are found in a second pass, and only where there is something to place:
@@ -18,11 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nova.model.errors import NovaError
+from nova.spark.dead_letters import RECORD_CHARS
 from nova.spark.ingest.measurements.files import InputFile
 from nova.spark.ingest.measurements.lines import BLANK, HEADER
 
-RECORD_CHARS = 2000
-"""How much of a bad record is kept: enough to see what it is, also when a file is one endless line."""
 _PLACES = "file string, block long, before long, first long"
 
 

@@ -16,9 +16,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, DateType, NumericType, StringType, StructField, StructType, TimestampType
 
+from nova.spark.dead_letters import NOT_PARSED
 from nova.spark.ingest.measurements.columns import ROLES, assign
 from nova.spark.ingest.measurements.files import InputFile
-from nova.spark.ingest.measurements.lines import BLANK, NOT_PARSED, cells_of, epoch, lines_of, micros
+from nova.spark.ingest.measurements.lines import BLANK, cells_of, epoch, lines_of, micros
 
 LOST = ("", "na", "n/a", "null", "none", "*", "-", "x", "lost", "timeout")
 """What files write for a ping that did not come back (without regard to case)."""

@@ -9,7 +9,8 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
-from nova.spark.ingest.measurements.lines import BLANK, HEADER, NOT_PARSED
+from nova.spark.dead_letters import NOT_PARSED
+from nova.spark.ingest.measurements.lines import BLANK, HEADER
 from nova.spark.ingest.measurements.read import PROBE_ERROR
 
 Zeros = Literal["missing", "floored"]

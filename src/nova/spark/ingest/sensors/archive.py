@@ -13,8 +13,9 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from nova.model.errors import Fault, InvalidInput
+from nova.spark.dead_letters import NOT_PARSED
 from nova.spark.ingest.measurements.files import InputFile
-from nova.spark.ingest.measurements.lines import BLANK, HEADER, NOT_PARSED, cells_of, lines_of, micros
+from nova.spark.ingest.measurements.lines import BLANK, HEADER, cells_of, lines_of, micros
 from nova.spark.ingest.sensors.kinds import KINDS
 from nova.spark.ingest.sensors.regions import Regions
 

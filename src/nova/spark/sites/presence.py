@@ -1,0 +1,157 @@
+"""Presence: who runs which site, who has not been heard of, and who was given up.
+
+Sites see a common *board* of short notices. A site claims its name there and renews the claim every few seconds. A name
+belongs to the run folder that claimed it first in a deployment, for the state is there: a process with another folder
+is refused. A second process with the same folder, or a copy of it, takes over, and the first one stops. A site that
+the others have given up is refused when it returns, until the plan is deployed anew: they have gone on without it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from nova.files import name_of, write_safely
+from nova.model.errors import NovaError
+
+BEAT_S = 5.0
+"""Time between two renewals of a claim."""
+SILENT_S = 3 * BEAT_S
+"""A site that has not been heard of for so long is waited for, and that is said."""
+
+
+class Board(Protocol):
+    """Short notices that all sites of a deployment see; each replaces the one of the same name."""
+
+    def post(self, name: str, text: str) -> None:
+        """Put up a notice."""
+        ...
+
+    def read(self, name: str) -> str | None:
+        """The notice of that name; maybe not one's own."""
+        ...
+
+
+@dataclass
+class FolderBoard:
+    """Files in a folder that all sites see."""
+
+    folder: Path
+
+    def post(self, name: str, text: str) -> None:
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_safely(file, text)
+
+    def read(self, name: str) -> str | None:
+        try:
+            return (self.folder / name).read_text()
+        except FileNotFoundError:
+            return None
+
+
+@dataclass
+class Presence:
+    """One site's view of all."""
+
+    board: Board
+    site: str
+    folder: Path
+    """The site's own run folder, which keeps the token that it claims its name with."""
+    instance: str = field(default_factory=lambda: uuid.uuid4().hex)
+    began: float = field(default_factory=lambda: time.monotonic())
+    _beats: int = 0
+    _due: float = 0.0
+    _before: str | None = None
+    """The process that had the site before this one."""
+    _gave_up: dict[str, str] = field(default_factory=dict)
+    _heard: dict[str, tuple[str | None, float]] = field(default_factory=dict)
+    """The latest claim of each other site, and when it was new."""
+
+    @property
+    def owner(self) -> str:
+        """The token of the run folder: the same after a restart."""
+        file = self.folder / "owner"
+        if not file.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_safely(file, uuid.uuid4().hex)
+        return file.read_text()
+
+    def start(self) -> None:
+        """Claim the site's name, or say why not."""
+        self._refuse_if_given_up()
+        claim = self._claim(self.site)
+        if claim is not None and claim["owner"] != self.owner:
+            raise NovaError(
+                f"site {self.site!r} belongs to another run folder, on {claim['host']} (process {claim['pid']}, last "
+                f"heard of at {_clock(claim['time'])}): a deployment has one process per site. Start it there, or "
+                "deploy anew"
+            )
+        self._before = None if claim is None else claim["instance"]
+        self.beat()
+
+    def beat(self) -> None:
+        """Renew the claim when it is time, and stop where another process has taken over."""
+        if time.monotonic() < self._due:
+            return
+        self._refuse_if_given_up()
+        claim = self._claim(self.site)
+        if claim is not None and claim["instance"] not in (self.instance, self._before):
+            raise NovaError(
+                f"another process took over site {self.site!r}, on {claim['host']} (process {claim['pid']}): this one "
+                "stops"
+            )
+        told = {
+            "owner": self.owner,
+            "instance": self.instance,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "time": time.time(),
+            "beat": self._beats,
+        }
+        self.board.post(f"claim/{name_of(self.site)}", json.dumps(told))
+        self._beats += 1
+        self._due = time.monotonic() + BEAT_S
+
+    def silence_s(self, site: str) -> float:
+        """How long another site has not been heard of (s)."""
+        text, since = self.board.read(f"claim/{name_of(site)}"), time.monotonic()
+        known = self._heard.get(site)
+        if known is None:
+            known = self._heard[site] = (text, self.began)
+        if text != known[0]:
+            known = self._heard[site] = (text, since)
+        return since - known[1]
+
+    def give_up(self, site: str) -> None:
+        """Say to all that the plan goes on without a site."""
+        self._gave_up[site] = json.dumps({"by": self.site, "time": time.time()})
+        self.board.post(f"given-up/{name_of(site)}", self._gave_up[site])
+
+    def given_up(self, site: str) -> dict[str, Any] | None:
+        """By whom a site was given up, and when."""
+        text = self._gave_up.get(site) or self.board.read(f"given-up/{name_of(site)}")
+        return None if text is None else json.loads(text)
+
+    def _claim(self, site: str) -> dict[str, Any] | None:
+        text = self.board.read(f"claim/{name_of(site)}")
+        return None if text is None else json.loads(text)
+
+    def _refuse_if_given_up(self) -> None:
+        told = self.given_up(self.site)
+        if told is not None:
+            raise NovaError(
+                f"site {self.site!r} was given up by {told['by']!r} at {_clock(told['time'])}, and the others have "
+                "gone on without it: deploy the plan anew"
+            )
+
+
+def _clock(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from brokers import address, broker, wait_until
+from kafka_broker import kafka
+from nova.model.errors import InvalidInput, NovaError
+from nova.spark.job.folder import RunFolder
+from nova.spark.sites import presence
+from nova.spark.sites.exchange import Channel, open_exchange
+from nova.spark.sites.presence import Presence
+
+CHANNEL = Channel("climate", "left", "edge 1", "fog/2")
+
+
+@contextmanager
+def a_way(way: str, folder: Path) -> Iterator[str]:
+    """The address of an exchange."""
+    if way == "folders":
+        yield str(folder / "exchange")
+    elif way == "mqtt":
+        with broker() as port:
+            yield address(port, "sites/x")
+    else:
+        with kafka(folder / "kafka") as server:
+            yield f"kafka://{server}/sites/x"
+
+
+@pytest.mark.parametrize("way", ["folders", "mqtt", "kafka"])
+def test_one_process_per_site_and_who_was_given_up_stays_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(presence, "BEAT_S", 0.0)
+    with a_way(way, tmp_path) as at:
+        opened = []
+
+        def site(name: str, folder: str) -> Presence:
+            exchange = open_exchange(at, tmp_path / f"{folder}-{len(opened)}")
+            opened.append(exchange)
+            return Presence(exchange.board(), name, tmp_path / folder)
+
+        fog, hq = site("fog/2", "fog"), site("hq", "hq")
+        fog.start()
+        hq.start()
+        with pytest.raises(NovaError, match="belongs to another run folder"):
+            site("fog/2", "elsewhere").start()
+        wait_until(lambda: fog.beat() or hq.silence_s("fog/2") < 1, 20)  # it is heard of
+        again = site("fog/2", "fog")  # the same folder: after a crash, or a copy of it
+        again.start()
+        with pytest.raises(NovaError, match="took over"):
+            wait_until(lambda: fog.beat() is not None, 20)
+        hq.give_up("fog/2")
+        with pytest.raises(NovaError, match="given up by 'hq'"):
+            wait_until(lambda: again.beat() is not None, 20)
+        with pytest.raises(NovaError, match="deploy the plan anew"):
+            site("fog/2", "fog").start()
+        for exchange in opened:
+            exchange.close()
+
+
+def test_silence_is_counted_from_the_last_new_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "BEAT_S", 0.0)
+    at = [100.0]
+    monkeypatch.setattr(presence.time, "monotonic", lambda: at[0])
+    board = presence.FolderBoard(tmp_path / "board")
+    fog, hq = (Presence(board, name, tmp_path / name) for name in ("fog", "hq"))
+    assert hq.silence_s("fog") == 0
+    at[0] = 130.0
+    assert hq.silence_s("fog") == 30  # never heard of, since the start
+    fog.start()
+    assert hq.silence_s("fog") == 0
+    at[0] = 140.0
+    assert hq.silence_s("fog") == 10
+    fog.beat()
+    assert hq.silence_s("fog") == 0
+
+
+def test_a_folder_has_one_run(tmp_path: Path) -> None:
+    first, second = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run")
+    first.lock()
+    with pytest.raises(InvalidInput, match="another process runs in this folder"):
+        second.lock()
+    first.unlock()
+    second.lock()
+    second.unlock()
+
+
+def test_kafka_keeps_parts_for_a_site_that_is_away(tmp_path: Path) -> None:
+    def contents(folder: Path) -> dict[str, bytes]:
+        return {file.stem: file.read_bytes() for file in folder.glob("[!.]*.parquet")}
+
+    def part(name: str, content: bytes) -> tuple[Channel, str, Path]:
+        (tmp_path / name).write_bytes(content)
+        return CHANNEL, name, tmp_path / name
+
+    with kafka(tmp_path / "kafka") as server:
+        at = f"kafka://{server}/sites/x"
+        sender = open_exchange(at, tmp_path / "a")
+        big = b"x" * 3_000_000  # more than Kafka takes unasked
+        sender.send([part("00000000-000", b"\x00one"), part("00000000-001", big)])  # nobody listens yet
+        receiver = open_exchange(at, tmp_path / "b")
+        inbox = receiver.listen(CHANNEL)
+        wait_until(lambda: contents(inbox) == {"00000000-000": b"\x00one", "00000000-001": big}, 30)
+        receiver.close()
+        sender.send([part("00000000-000", b"\x00one")])  # the same again, after a crash
+        sender.send([part("00000001-000", b"two")])
+        sender.finish([(CHANNEL, 3)])
+        sender.close()
+        again = open_exchange(at, tmp_path / "b")
+        inbox = again.listen(CHANNEL)
+        wait_until(lambda: again.complete(CHANNEL), 30)
+        assert contents(inbox) == {"00000000-000": b"\x00one", "00000000-001": big, "00000001-000": b"two"}
+        again.close()
+        third = open_exchange(at, tmp_path / "b")  # what was finished stays so
+        third.listen(CHANNEL)
+        assert third.complete(CHANNEL)
+        third.close()
