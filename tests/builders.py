@@ -37,8 +37,10 @@ SMALL: dict[str, Any] = {
         },
     },
     "queries": [{"id": "climate", "left": "pressure", "right": "humidity", "on": "region", "sink": "hq"}],
+    "options": {"waiting": 0},
 }
-"""Five nodes in a plane, two streams in two regions, one query: two sub-joins of 50 tuples/s."""
+"""Five nodes in a plane, two streams in two regions, one query: two sub-joins of 50 tuples/s, placed by distance, so
+that tests can tell by hand where they run: both on the fog node."""
 
 
 def write_scenario(folder: Path, document: dict[str, Any] | None = None, /, **tables: str | bytes | Rows) -> Path:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nova.jit import kernel
 from nova.model.distances import Legs, weighted
-from nova.model.options import LEGS, Options
+from nova.model.options import AT_HOST, LEGS, Options
 from nova.model.policy import (
     DENSE,
     FAR,
@@ -109,7 +109,7 @@ class _State:
     def __init__(self, problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> None:
         self.joins, self.options = joins, options
         self.weights = np.array(LEGS[options.objective])
-        self.at_host = float(self.weights[:2].sum())  # the tuples of both sources stay there
+        self.at_host = AT_HOST * float(self.weights[:2].sum())  # the tuples of both sources stay there
         room = usable(problem.nodes, options)
         rows = np.flatnonzero(room > 0).astype(np.int32)
         self.index: HostIndex = build(rows, space.coordinates[rows], space.heights[rows], room[rows])

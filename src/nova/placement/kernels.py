@@ -28,13 +28,6 @@ def host_cost(present, load, burst, limit, scv, quantile):  # type: ignore[no-un
 
 
 @kernel
-def added_cost(present, load, burst, limit, share, amount, more_burst, scv, quantile):  # type: ignore[no-untyped-def]
-    """What `share` of a sub-join, `amount` tuples/s, adds: its own time at the host and the others' longer wait."""
-    after = host_cost(present + share, load + amount, burst + more_burst, limit, scv, quantile)
-    return after - host_cost(present, load, burst, limit, scv, quantile)
-
-
-@kernel
 def slice_lateness(window_ms, demand, limit):  # type: ignore[no-untyped-def]
     """How late a slice's last result is on a host that gets whole windows of a sub-join: its drain time."""
     return drain_ms(window_ms, demand, limit)
@@ -45,12 +38,6 @@ def slice_burst(window_ms, demand, limit, amount):  # type: ignore[no-untyped-de
     """Mean wait that slices of `amount` tuples/s cause at their host: it is busy with them amount/limit of the time,
     and then half of the drain time is before a tuple."""
     return min(amount / limit, 1.0) * 0.5 * drain_ms(window_ms, demand, limit)
-
-
-@kernel
-def grid_amount(left_rate, right_rate, left_parts, right_parts):  # type: ignore[no-untyped-def]
-    """Tuples/s that one box of an equal grid takes in: a/m + b/n."""
-    return left_rate / left_parts + right_rate / right_parts
 
 
 @kernel
