@@ -19,6 +19,7 @@ from nova.controller import (
     Stability,
 )
 from nova.model.errors import Infeasible
+from nova.model.options import Options
 from nova.model.problem import Problem
 from nova.optimizer import optimize
 from nova.synthetic import draw
@@ -58,7 +59,7 @@ def happening(draw_from: st.DrawFn, problem: Problem) -> Event:
             return RateChanged(
                 stream=problem.streams[int(problem.sources.stream[source])],
                 source=problem.sources.ids[source].as_py(),
-                rate=float(problem.sources.rate[source]) * factor,
+                rate=float(problem.sources.rate[source]) * max(factor, 0.25),  # what is silent has no fresh plan
             )
         case "removed":
             hosts = sorted(set(range(len(nodes))) - {*problem.sources.node.tolist(), problem.queries[0].sink})
@@ -107,6 +108,48 @@ def test_capacity_changes_on_twelve_nodes_end_within_five_per_cent_of_a_fresh_pl
         fresh = fresh_cost(running)
         assert fresh is None or running.cost() <= 1.05 * fresh
     keeps_its_promises(running)
+
+
+@pytest.mark.parametrize("waiting", [0.0, 1.0])
+def test_the_books_agree_with_those_of_a_controller_that_begins_afresh(waiting):
+    """Whatever happened, time at hosts and legs are what they would be had the plan just begun to run."""
+    problem = draw(24, level=2, seed=1, load=0.5)
+    running = Controller.from_plan(problem, optimize(problem, Options(waiting=waiting)))
+    random = np.random.default_rng(0)
+    for _ in range(6):
+        row = int(random.integers(24))
+        factor = float(random.choice([0.5, 1.0, 2.0]))
+        running.handle(
+            CapacityChanged(node=problem.nodes.ids[row].as_py(), capacity=float(problem.nodes.capacity[row]) * factor)
+        )
+        again = Controller.from_plan(running.problem(), running.plan())
+        assert again.cost() == pytest.approx(running.cost(), rel=1e-9)
+
+
+def test_what_waits_too_long_leaves_its_host():
+    """A rate rises until its host is nearly full: something goes elsewhere, unless waiting does not count."""
+    moved = {}
+    for waiting in (0.0, 1.0):
+        problem = draw(300, level=2, seed=4, load=0.3)
+        plan = optimize(problem, Options(waiting=waiting))
+        running = Controller.from_plan(problem, plan)
+        state = running.state
+        host = int(plan.replicas.node[0])
+        join = int(plan.replicas.join[0])
+        source = int(plan.joins.left[join])
+        spare = float(state.nodes["room"][host] - state.nodes["used"][host])
+        rate = float(problem.sources.rate[source]) + 0.98 * spare
+        changes = running.handle(
+            RateChanged(
+                stream=problem.streams[int(problem.sources.stream[source])],
+                source=problem.sources.ids[source].as_py(),
+                rate=rate,
+            )
+        )
+        moved[waiting] = len(changes)
+        keeps_its_promises(running)
+    assert moved[1.0] >= 1
+    assert moved[0.0] == 0
 
 
 def test_what_waits_runs_as_soon_as_a_fresh_plan_has_room_for_it():

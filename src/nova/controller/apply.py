@@ -30,6 +30,8 @@ class Impact:
     """Nodes with more room than before, and why."""
     repriced: dict[int, str] = field(default_factory=dict)
     """Sub-joins whose costs changed, and why."""
+    crowded: dict[int, str] = field(default_factory=dict)
+    """Nodes on which everything waits longer than before, and why."""
     reasons: dict[int, str] = field(default_factory=dict)
     """Why each sub-join was touched."""
     placed: list[int] = field(default_factory=list)
@@ -59,6 +61,11 @@ def _rate_changed(state: State, event: e.RateChanged, impact: Impact) -> None:
     for node in recharge(state.handle, joins).tolist():
         impact.opened.setdefault(node, reason)
     _note_lost(state, removed, reason, impact)
+    if event.rate > before:
+        for join in joins.tolist():
+            r = int(state.joins["first"][join])
+            if r >= 0:
+                impact.crowded.setdefault(int(state.replicas["node"][r]), reason)
     impact.retry = impact.retry or bool((state.joins["state"][joins] == WAITING).any())
 
 
@@ -80,6 +87,8 @@ def _capacity_changed(state: State, event: e.CapacityChanged, impact: Impact) ->
     reason = f"{event.node} can take {room:g} tuples/s"
     if room > before:
         impact.opened.setdefault(row, reason)
+    elif room < before:
+        impact.crowded.setdefault(row, reason)
     _shed(state, row, reason, impact)
 
 

@@ -89,8 +89,9 @@ class Controller:
         return self.state.replan_gain_ms
 
     def cost(self) -> float:
-        """Share-weighted cost of all that runs, in ms, under the plan's objective."""
-        return float(total_cost(self.state.handle, self.state.joins.end))
+        """Cost of all that runs, in ms, under the plan's objective: share-weighted legs and, unless the options say
+        otherwise, time at hosts."""
+        return float(total_cost(self.state.handle, self.state.joins.end, self.state.nodes.end))
 
     def waiting_list(self) -> list[Waiting]:
         """What does not run, and why."""

@@ -242,7 +242,7 @@ def faults_in(event: Event) -> Iterator[tuple[str, str, Any]]:
             yield "coordinates", "either coordinates or rtts expected", None
         for value in event.coordinates or ():
             if not abs(value) <= MOST_MS:
-                yield "coordinates", f"numbers of ms up to {MOST_MS:,.0f} expected", value
+                yield "coordinates", f"finite numbers of ms up to {MOST_MS:,.0f} expected", value
         for other, rtt in (event.rtts or {}).items():
             if not LEAST_MS <= rtt <= MOST_MS:
                 yield f"rtts.{other}", "a positive, finite number of ms expected", rtt

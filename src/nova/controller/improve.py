@@ -2,10 +2,11 @@
 
 An event places what lost its host where there is room now. That alone would drift from a fresh plan, so a few moves are
 tried besides: a sub-join that had to go far may evict a replica that loses less (`evict`), sub-joins whose costs
-changed look for a better host (`reconsider`), those that were evicted return (`return_evicted`), and room that opened
-is filled by those that gain most (`backfill`). How many are tried depends on the event, not on the size of the network.
-Hosts to look at are drawn from the index, by numbers that depend on what is looked at and not on when: the same
-question has the same answer on every replay, and in any order of events that do not touch.
+changed look for a better host (`reconsider`), what waits too long on a host with more load leaves it (`relieve`), those
+that were evicted return (`return_evicted`), and room that opened is filled by those that gain most (`backfill`). How
+many are tried depends on the event, not on the size of the network. Hosts to look at are drawn from the index, by
+numbers that depend on what is looked at and not on when: the same question has the same answer on every replay, and in
+any order of events that do not touch.
 """
 
 from __future__ import annotations
@@ -28,16 +29,20 @@ from nova.controller.ledger import (
     demand_of,
     drop,
     ends_of,
+    felt_of,
+    felt_on,
     make,
     make_part,
     merge,
     move,
+    own_cost,
     parts_of,
     share_of,
+    time_at,
     worth_moving_below,
 )
 from nova.controller.place import ROWS, place_waiting, search
-from nova.controller.schema import GONE, LARGEST, MOST_PARTS, RUNNING, SPARE_TOP, STEP, unpack
+from nova.controller.schema import GONE, LARGEST, MOST_PARTS, RUNNING, SPARE_TOP, STAY, STEP, unpack
 from nova.controller.state import State
 from nova.jit import inline, kernel
 from nova.model.policy import PART
@@ -49,6 +54,8 @@ BACKFILLS = 2
 """Nodes per event whose new room is offered to others."""
 MOVES = 2
 """Replicas that one such node may take over."""
+CROWDED = 2
+"""Nodes per event with more load (or less capacity) than before that are looked at for what waits too long."""
 EVICTIONS = 4
 """Replicas per event that may try to evict another."""
 RESIDENTS = 12
@@ -64,6 +71,10 @@ def improve(state: State, impact: Impact) -> None:
         _make_room(state, impact)
     if impact.repriced:
         _reconsider(state, impact)
+    if impact.crowded and effort and state.limits[STAY] > 0:
+        for node in itertools.islice(impact.crowded, CROWDED * impact.events):
+            state.have_spare(ROWS, RESERVE)
+            relieve(state.handle, node, MOVES)
     if impact.opened:
         _return(state, impact)
         if effort:
@@ -199,7 +210,7 @@ def evict(s, r, walks):  # type: ignore[no-untyped-def]
     if s.counts[SPARE_TOP] < RESERVE or s.joins[j].state != RUNNING:
         return False
     share = share_of(row.box)
-    cost = cost_on(s, j, here)
+    cost = felt_of(s, r)
     limit = worth_moving_below(s, cost)
     if s.joins[j].ideal >= limit or amount <= 0.0:
         return False
@@ -251,21 +262,28 @@ def _swap(s, r, k, share, cost):  # type: ignore[no-untyped-def]
     this step made has to go somewhere anyway; the move of one that runs counts, too."""
     j, here, amount = s.replicas[r].join, s.replicas[r].node, s.replicas[r].charge
     other, host, out = s.replicas[k].join, s.replicas[k].node, s.replicas[k].charge
-    other_share, other_cost = share_of(s.replicas[k].box), cost_on(s, other, host)
-    gain = share * (cost - cost_on(s, j, host)) - other_share * (other_cost - worth_moving_below(s, other_cost))
+    cut, other_cut = cut_of(s.replicas[r].box), cut_of(s.replicas[k].box)
+    other_share, other_cost = share_of(s.replicas[k].box), felt_of(s, k)
+    # what both may cost in all for it to be worth it, less what is known of it
+    left = share * (own_cost(s, j, here, cut) - own_cost(s, j, host, cut)) + other_share * own_cost(
+        s, other, host, other_cut
+    )
+    left += time_at(s, here, 0.0, 0.0) + time_at(s, host, 0.0, 0.0)
+    left -= other_share * (other_cost - worth_moving_below(s, other_cost))
     if s.replicas[r].step != s.counts[STEP]:
-        gain -= share * (cost - worth_moving_below(s, cost))
-    if gain <= 0.0 or _serves(s, j, host):
+        left -= share * (cost - worth_moving_below(s, cost))
+    if left <= 0.0 or _serves(s, j, host):
         return False
-    charge(s, here, -amount)
-    charge(s, host, amount - out)
+    charge(s, here, -amount, -share)
+    charge(s, host, amount - out, share - other_share)
     better = np.int64(-1)
-    if s.nodes[host].used <= s.nodes[host].room:
-        i, _ = search(s, other, max(out, TINY), other_cost + gain / other_share)
+    left -= time_at(s, here, 0.0, 0.0) + time_at(s, host, 0.0, 0.0)
+    if left > 0.0 and s.nodes[host].used <= s.nodes[host].room:
+        i, _ = search(s, other, other_cut, other_share, out, max(out, TINY), left / other_share)
         if i >= 0:
             better = np.int64(s.i_node[i])
-    charge(s, here, amount)
-    charge(s, host, out - amount)
+    charge(s, here, amount, share)
+    charge(s, host, out - amount, other_share - share)
     if better < 0 or better == host or _serves(s, other, better):
         return False
     box, moved = s.replicas[r].box, s.replicas[k].box
@@ -298,6 +316,31 @@ def evict_for(h, joins, begin, tries, walks):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def relieve(h, node, moves):  # type: ignore[no-untyped-def]
+    """Move replicas off a node on which they wait too long, where another host is clearly cheaper for all. Returns how
+    many moved."""
+    s = unpack(h)
+    moved = np.empty(moves, np.int64)
+    count, seen = 0, 0
+    r = s.nodes[node].first
+    while r >= 0 and seen < RESIDENTS and count < moves and s.counts[SPARE_TOP] >= RESERVE:
+        seen += 1
+        row = s.replicas[r]
+        j, after = row.join, row.after
+        if s.joins[j].state == RUNNING:
+            limit = worth_moving_below(s, felt_of(s, r))
+            i, _ = search(s, j, cut_of(row.box), share_of(row.box), row.charge, max(row.charge, TINY), limit)
+            if i >= 0 and s.i_node[i] != node and not _serves(s, j, np.int64(s.i_node[i])):
+                move(s, r, np.int64(s.i_node[i]), NOWHERE)
+                moved[count] = j
+                count += 1
+        r = after
+    for q in range(count):
+        merge(s, moved[q])
+    return count
+
+
+@kernel
 def return_evicted(h, rows, node):  # type: ignore[no-untyped-def]
     """Replicas that were evicted from `node` return where there is room again and it is cheaper. Their move was not
     their choice, so their return needs no further reason."""
@@ -312,7 +355,7 @@ def return_evicted(h, rows, node):  # type: ignore[no-untyped-def]
             continue
         if row.charge > s.i_free[i] or _serves(s, j, node):
             continue
-        if cost_on(s, j, node) < cost_on(s, j, row.node):
+        if felt_on(s, j, node, cut_of(row.box), share_of(row.box), row.charge) < felt_of(s, r):
             move(s, r, node, NOWHERE)
             merge(s, j)
 
@@ -394,8 +437,9 @@ def _gain(s, k, node, free, part):  # type: ignore[no-untyped-def]
             return 0.0
         if min(free, row.charge - free) < part * demand:
             return 0.0
-    cost = cost_on(s, j, row.node)
-    there = cost_on(s, j, node)
+    cost = felt_of(s, k)
+    part = min(free / max(row.charge, TINY), 1.0)  # of the replica, that would move
+    there = felt_on(s, j, node, cut_of(row.box), part * share_of(row.box), part * row.charge)
     if there >= worth_moving_below(s, cost) or demand <= 0.0 or _serves(s, j, node):
         return 0.0
     return (cost - there) / demand
@@ -417,9 +461,9 @@ def reconsider(h, joins, begin, walks):  # type: ignore[no-untyped-def]
                 return q, np.array(left_behind[1:], dtype=np.int64)
             row = s.replicas[r]
             after, left = row.next, row.node
-            limit = worth_moving_below(s, cost_on(s, j, left))
+            limit = worth_moving_below(s, felt_of(s, r))
             if s.joins[j].ideal < limit or s.rtts.shape[0] > 0:
-                i, _ = search(s, j, max(row.charge, TINY), limit)
+                i, _ = search(s, j, cut_of(row.box), share_of(row.box), row.charge, max(row.charge, TINY), limit)
                 gone = False
                 if i >= 0 and not _serves(s, j, np.int64(s.i_node[i])):
                     move(s, r, np.int64(s.i_node[i]), NOWHERE)

@@ -20,8 +20,11 @@ from nova.controller.schema import (
     HYSTERESIS,
     KEYS,
     LARGEST,
+    QUANTILE,
     REMOVED,
+    SCV,
     SPARE_TOP,
+    STAY,
     STEP,
     WINDOWS,
     WORTH,
@@ -30,6 +33,7 @@ from nova.controller.schema import (
 from nova.jit import inline, kernel
 from nova.model.replicas import SHARES
 from nova.placement.index import set_free
+from nova.placement.kernels import host_cost, slice_lateness
 from nova.placement.median import median_of
 
 AXES = len(SHARES)
@@ -136,14 +140,65 @@ def cost_on(s, j, host):  # type: ignore[no-untyped-def]
     return s.weights[0] * leg(s, left, host) + s.weights[1] * leg(s, right, host) + s.weights[2] * leg(s, sink, host)
 
 
+@inline
+def own_cost(s, j, host, cut):  # type: ignore[no-untyped-def]
+    """The same and, where its windows are dealt out (`cut`), how late their last results are on that host."""
+    cost = cost_on(s, j, host)
+    if cut == WINDOWS and s.limits[STAY] > 0.0 and s.nodes[host].limit > 0.0:
+        window = s.queries[s.joins[j].query].window_ms
+        cost += s.limits[STAY] * slice_lateness(window, demand_of(s, j), s.nodes[host].limit)
+    return cost
+
+
 @kernel
-def costs_on(h, joins, hosts):  # type: ignore[no-untyped-def]
-    """What each of some sub-joins costs wholly on a host each."""
+def time_at(s, node, share, amount):  # type: ignore[no-untyped-def]
+    """Time at a host, service and waiting, summed over all that it runs, with `share` of a sub-join (`amount` tuples/s)
+    more; in ms of cost."""
+    row = s.nodes[node]
+    if s.limits[STAY] <= 0.0 or row.limit <= 0.0:
+        return 0.0
+    present, load = row.present + share, row.used + row.busy + amount
+    return s.limits[STAY] * host_cost(present, max(load, 0.0), 0.0, row.limit, s.limits[SCV], s.limits[QUANTILE])
+
+
+@kernel
+def felt_on(s, j, host, cut, share, amount):  # type: ignore[no-untyped-def]
+    """What `share` of sub-join j, `amount` tuples/s, would cost on a host: its legs, its time there, and the longer
+    wait of all others there; as if it were all of the sub-join."""
+    cost = own_cost(s, j, host, cut)
+    if s.limits[STAY] > 0.0 and share > 0.0:
+        cost += (time_at(s, host, share, amount) - time_at(s, host, 0.0, 0.0)) / share
+    return cost
+
+
+@kernel
+def felt_of(s, r):  # type: ignore[no-untyped-def]
+    """What replica r costs where it runs, as if it were all of its sub-join."""
+    row = s.replicas[r]
+    cost, share = own_cost(s, row.join, row.node, cut_of(row.box)), share_of(row.box)
+    if s.limits[STAY] > 0.0 and share > 0.0:
+        cost += (time_at(s, row.node, 0.0, 0.0) - time_at(s, row.node, -share, -row.charge)) / share
+    return cost
+
+
+@kernel
+def own_costs(h, joins, hosts, boxes):  # type: ignore[no-untyped-def]
+    """What each of some boxes of sub-joins costs on a host each, but for the time there."""
     s = unpack(h)
     costs = np.empty(len(joins))
     for q in range(len(joins)):
-        costs[q] = cost_on(s, joins[q], hosts[q])
+        costs[q] = share_of(boxes[q]) * own_cost(s, joins[q], hosts[q], cut_of(boxes[q]))
     return costs
+
+
+@kernel
+def times_at(h, nodes, shares, amounts):  # type: ignore[no-untyped-def]
+    """Time at each of some hosts with so much more or less on it."""
+    s = unpack(h)
+    times = np.empty(len(nodes))
+    for q in range(len(nodes)):
+        times[q] = time_at(s, nodes[q], shares[q], amounts[q])
+    return times
 
 
 @inline
@@ -153,15 +208,19 @@ def worth_moving_below(s, cost):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def total_cost(h, joins):  # type: ignore[no-untyped-def]
-    """Share-weighted cost of everything that runs, in ms."""
+def total_cost(h, joins, nodes):  # type: ignore[no-untyped-def]
+    """Cost of everything that runs, in ms: share-weighted legs, and time at hosts."""
     s = unpack(h)
     total = 0.0
     for j in range(joins):
         r = s.joins[j].first
         while r >= 0:
-            total += share_of(s.replicas[r].box) * cost_on(s, j, s.replicas[r].node)
+            box = s.replicas[r].box
+            total += share_of(box) * own_cost(s, j, s.replicas[r].node, cut_of(box))
             r = s.replicas[r].next
+    for node in range(nodes):
+        if s.nodes[node].first >= 0:
+            total += time_at(s, node, 0.0, 0.0)
     return total
 
 
@@ -248,7 +307,9 @@ def thread(h, sources, joins, replicas):  # type: ignore[no-untyped-def]
             s.sources[source].join = j
     for r in range(replicas - 1, -1, -1):
         link(s, r)
-        s.nodes[s.replicas[r].node].used += s.replicas[r].charge
+        node = s.nodes[s.replicas[r].node]
+        node.used += s.replicas[r].charge
+        node.present += share_of(s.replicas[r].box)
 
 
 @kernel
@@ -290,12 +351,13 @@ def parts_of(s, j):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def charge(s, node, amount):  # type: ignore[no-untyped-def]
-    """Put `amount` tuples/s more (or less) on a node."""
+def charge(s, node, amount, share):  # type: ignore[no-untyped-def]
+    """Put `share` of a sub-join, `amount` tuples/s, more (or less) on a node."""
     row = s.nodes[node]
     row.used += amount
+    row.present += share
     if row.first < 0 and row.used < 1e-9:
-        row.used = 0.0
+        row.used, row.present = 0.0, 0.0
     if row.slot >= 0:
         set_free(row.slot, max(row.room - row.used, 0.0), s.i_free, s.i_most, s.i_offsets)
 
@@ -303,7 +365,7 @@ def charge(s, node, amount):  # type: ignore[no-untyped-def]
 @kernel
 def show_room(h, node):  # type: ignore[no-untyped-def]
     """Let the index know a node's room anew."""
-    charge(unpack(h), node, 0.0)
+    charge(unpack(h), node, 0.0, 0.0)
 
 
 @kernel
@@ -317,7 +379,7 @@ def make(s, j, node, box, evicted_from):  # type: ignore[no-untyped-def]
         row.box[k] = box[k]
     row.charge = charge_of(s, j, box)
     link(s, r)
-    charge(s, node, row.charge)
+    charge(s, node, row.charge, share_of(box))
     s.created[s.counts[CREATED]] = r
     s.counts[CREATED] += 1
     return r
@@ -343,7 +405,7 @@ def drop(s, r):  # type: ignore[no-untyped-def]
     """Take a replica off its host. Its row stays as it is until the step ends."""
     row = s.replicas[r]
     unlink(s, r)
-    charge(s, row.node, -row.charge)
+    charge(s, row.node, -row.charge, -share_of(row.box))
     s.removed[s.counts[REMOVED]] = r
     s.counts[REMOVED] += 1
 
@@ -403,7 +465,7 @@ def recharge(h, joins):  # type: ignore[no-untyped-def]
                 now = charge_of(s, j, row.box)
                 change = now - row.charge
                 row.charge = now
-                charge(s, node, change)
+                charge(s, node, change, 0.0)
                 if s.nodes[node].used > s.nodes[node].room * (1 + OVER) or now > s.limits[LARGEST] * (1 + OVER):
                     drop(s, r)
                 if change < 0.0:

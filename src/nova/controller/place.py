@@ -19,13 +19,26 @@ from nova.controller.ledger import (
     drop_all,
     drop_join,
     ends_of,
+    felt_on,
     leg,
     make_part,
     merge,
     parts_of,
     put,
 )
-from nova.controller.schema import C_MIN, LARGEST, MOST_PARTS, NONE, RUNNING, SPARE_TOP, WAITING, WINDOWS, WORTH, unpack
+from nova.controller.schema import (
+    C_MIN,
+    LARGEST,
+    MOST_PARTS,
+    NONE,
+    RUNNING,
+    SPARE_TOP,
+    STAY,
+    WAITING,
+    WINDOWS,
+    WORTH,
+    unpack,
+)
 from nova.controller.state import WHOLE, Rows, State
 from nova.jit import kernel
 from nova.model.policy import CRUMB, FAR, PART, SLIVER, SPREAD
@@ -34,6 +47,10 @@ from nova.placement.index import cheapest, nearest, set_free
 
 NO_ROOM, DONE, NO_ROWS = 0, 1, -1
 """`NO_ROWS`: too few spare replica rows; the caller grows the table and calls again, and the kernel goes on."""
+CANDIDATES = 8
+"""Hosts, the nearest with room, that are compared by what they cost with waiting."""
+ROOMY = (4.0, 16.0)
+"""… and the nearest with so many times the room that is needed: on those little waits."""
 SILENT = 1e-9
 """Tuples/s that a stream counts for at least where it is divided by."""
 GRID_TRIES = 4
@@ -159,29 +176,51 @@ def place_waiting(state: State, impact: Impact) -> None:
 
 
 @kernel
-def search(s, j, need, limit):  # type: ignore[no-untyped-def]
-    """Cheapest host with at least `need` free for sub-join j, if cheaper than `limit`: (slot or −1, cost)."""
+def search(s, j, cut, share, amount, need, limit):  # type: ignore[no-untyped-def]
+    """The host with at least `need` free on which `share` of sub-join j, `amount` tuples/s, costs least, if less than
+    `limit` (as if it were all of the sub-join): (slot or −1, cost). Where waiting counts, of the hosts in the index the
+    nearest few are looked at, and the nearest with much more room."""
     left, right, sink = ends_of(s, j)
+    best, best_cost = np.int64(-1), limit
     if s.rtts.shape[0] > 0:  # measured RTTs obey no geometry: look at every host
-        best, best_cost = -1, limit
         if s.i_most[len(s.i_most) - 1] < need:
             return best, best_cost
         for i in range(len(s.i_node)):
             if s.i_free[i] >= need and s.i_node[i] >= 0:
-                cost = cost_on(s, j, np.int64(s.i_node[i]))
+                host = np.int64(s.i_node[i])
+                if s.limits[STAY] > 0.0 and cost_on(s, j, host) >= best_cost:
+                    continue
+                cost = felt_on(s, j, host, cut, share, amount)
                 if cost < best_cost:
-                    best, best_cost = i, cost
+                    best, best_cost = np.int64(i), cost
         return best, best_cost
     w = s.weights
     tree = (s.i_points, s.i_heights, s.i_free, s.i_low, s.i_high, s.i_most, s.i_height, s.i_offsets)
     high = w[0] * s.nodes[left].height + w[1] * s.nodes[right].height + w[2] * s.nodes[sink].height
-    best, best_cost = cheapest(s.at[left], s.at[right], s.at[sink], w, need, limit - high, tree)
-    best_cost += high
+    if s.limits[STAY] <= 0.0:
+        best, best_cost = cheapest(s.at[left], s.at[right], s.at[sink], w, need, limit - high, tree)
+        best_cost += high
+    else:
+        slots, costs = np.empty(CANDIDATES, np.int64), np.empty(CANDIDATES)
+        found = nearest(s.at[left], s.at[right], s.at[sink], w, need, limit - high, tree, slots, costs)
+        for q in range(found):
+            if costs[q] + high >= best_cost:
+                break
+            cost = felt_on(s, j, np.int64(s.i_node[slots[q]]), cut, share, amount)
+            if cost < best_cost:
+                best, best_cost = slots[q], cost
+        if found == CANDIDATES:
+            for times in ROOMY:
+                i, _ = cheapest(s.at[left], s.at[right], s.at[sink], w, times * need, best_cost - high, tree)
+                if i >= 0:
+                    cost = felt_on(s, j, np.int64(s.i_node[i]), cut, share, amount)
+                    if cost < best_cost:
+                        best, best_cost = i, cost
     # The index counts heights on every leg; a pinned node reaches itself without any.
     for end in (left, right, sink):
         i = s.nodes[end].slot
         if i >= 0 and s.i_free[i] >= need:
-            cost = cost_on(s, j, end)
+            cost = felt_on(s, j, end, cut, share, amount)
             if cost < best_cost:
                 best, best_cost = i, cost
     return best, best_cost
@@ -200,7 +239,7 @@ def place_whole(h, joins, begin):  # type: ignore[no-untyped-def]
         s.joins[j].state = WAITING
         demand = demand_of(s, j)
         if demand <= s.limits[LARGEST]:
-            i, _ = search(s, j, max(max(demand, s.limits[C_MIN]), TINY), np.inf)
+            i, _ = search(s, j, 0, 1.0, demand, max(max(demand, s.limits[C_MIN]), TINY), np.inf)
             if i >= 0:
                 make_part(s, j, np.int64(s.i_node[i]), WINDOWS, 0.0, 1.0, NOWHERE)
                 s.joins[j].state = RUNNING
@@ -315,10 +354,13 @@ def _fill_gap(s, j, axis, low, high, part):  # type: ignore[no-untyped-def]
                 break
             share = rest / (most - parts)
         need = max(max(min(min(rest, share) * demand, largest), c_min), TINY)
-        i, cost = search(s, j, need, np.inf)
+        wanted = min(min(rest, share), largest / max(demand, TINY))
+        cut = axis if parts > 0 or wanted < 1.0 else 0
+        i, cost = search(s, j, cut, wanted, wanted * demand, need, np.inf)
         if i >= 0 and s.i_free[i] < rest * demand <= largest:
             # a cut has to be worth it: another replica makes windows meet late
-            whole, _ = search(s, j, max(rest * demand, c_min), cost + s.limits[WORTH])
+            cut = axis if rest < 1.0 else 0
+            whole, _ = search(s, j, cut, rest, rest * demand, max(rest * demand, c_min), cost + s.limits[WORTH])
             i = whole if whole >= 0 else i
         if i < 0:
             if relaxed or most < np.inf:
@@ -341,5 +383,5 @@ def _fill_gap(s, j, axis, low, high, part):  # type: ignore[no-untyped-def]
             set_free(i, 0.0, s.i_free, s.i_most, s.i_offsets)
         low = end
     for node in hidden:
-        charge(s, node, 0.0)
+        charge(s, node, 0.0, 0.0)
     return status

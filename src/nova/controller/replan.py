@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from nova.controller.apply import Impact
-from nova.controller.ledger import RESERVE, costs_on, drop_all, put, total_cost
+from nova.controller.ledger import RESERVE, drop_all, own_costs, put, times_at, total_cost
 from nova.controller.materialize import Materialized, problem_with
-from nova.controller.schema import HYSTERESIS, RUNNING, WAITING, WORTH, Values
-from nova.controller.state import State, cut_freely
+from nova.controller.schema import HYSTERESIS, RUNNING, STAY, WAITING, WORTH, Values
+from nova.controller.state import WHOLE, State, cut_freely
 from nova.model.errors import Infeasible
 from nova.model.plan import Plan
 from nova.model.problem import Floats
@@ -34,11 +34,19 @@ a fresh plan, and none is made."""
 
 @dataclass(frozen=True)
 class _Placement:
-    """The parts of one sub-join: hosts (rows of the state), boxes, and what they cost together in ms."""
+    """The parts of one sub-join: hosts (rows of the state), boxes, their tuples/s, and what they cost together in ms,
+    but for the time at hosts."""
 
     hosts: tuple[int, ...]
     boxes: Floats
+    amounts: Floats
     cost: float
+
+    @property
+    def shares(self) -> Floats:
+        """Part of the results that each computes."""
+        shares: Floats = np.prod(self.boxes[:, 1::2] - self.boxes[:, ::2], axis=1)
+        return shares
 
     @property
     def parts(self) -> set[tuple[int, bytes]]:
@@ -56,11 +64,11 @@ def replan(state: State, impact: Impact) -> None:
     running, fresh = _running(state, written), _placements(state, written, plan)
     moved = [row for row in fresh if running[row].parts != fresh[row].parts]
     kept = 0.0
-    near = {*impact.reasons, *impact.placed}
+    near, changed = {*impact.reasons, *impact.placed}, {*impact.opened, *impact.crowded}
     for group in _groups(moved, running, fresh):
         hosts = {host for row in group for host in (*running[row].hosts, *fresh[row].hosts)}
-        touched = not (near.isdisjoint(group) and hosts.isdisjoint(impact.opened)) or _runs_more(group, running)
-        gain = sum(running[row].cost - fresh[row].cost for row in group)
+        touched = not (near.isdisjoint(group) and hosts.isdisjoint(changed)) or _runs_more(group, running)
+        gain = _gain(state, group, running, fresh)
         if touched and _pays(state, group, running, fresh, gain) and _separate(group, fresh):
             _take_over(state, impact, group, fresh)
         elif not _runs_more(group, running):
@@ -76,7 +84,7 @@ def _worth_a_look(state: State, impact: Impact) -> bool:
         return False
     sources = state.sources["rate"][: state.sources.end][state.sources["alive"][: state.sources.end]]
     # a stream that is silent has no fresh plan: there is nothing to cut it by
-    if not sources.all() or not (impact.reasons or impact.opened or impact.repriced or impact.retry):
+    if not sources.all() or not (impact.reasons or impact.opened or impact.repriced or impact.crowded or impact.retry):
         return False
     return bool(state.backlog.queue) or not _is_close(state)
 
@@ -87,9 +95,11 @@ def _is_close(state: State) -> bool:
     hosts = np.flatnonzero(state.nodes["room"][: state.nodes.end] > 0)
     if not len(joins) or not len(hosts):
         return True
-    pairs = np.repeat(joins, len(hosts)), np.tile(hosts, len(joins))
-    least = costs_on(state.handle, *pairs).reshape(len(joins), len(hosts)).min(axis=1).sum()
-    return bool(total_cost(state.handle, state.joins.end) <= CLOSE * least)
+    boxes = np.tile(WHOLE, (len(joins) * len(hosts), 1))
+    costs = own_costs(state.handle, np.repeat(joins, len(hosts)), np.tile(hosts, len(joins)), boxes)
+    service = state.limits[STAY] * 1000.0 / state.nodes["limit"][hosts]
+    least = (costs.reshape(len(joins), len(hosts)) + service).min(axis=1).sum()
+    return bool(total_cost(state.handle, state.joins.end, state.nodes.end) <= CLOSE * least)
 
 
 def _fresh(state: State) -> tuple[Materialized, Plan | None]:
@@ -130,20 +140,24 @@ def _running(state: State, written: Materialized) -> dict[int, _Placement]:
             found.append(r)
             r = int(table["next"][r])
     rows = np.array(found, np.int64)
-    none = _Placement((), np.empty((0, len(SHARES))), 0.0)
+    none = _Placement((), np.empty((0, len(SHARES))), np.empty(0), 0.0)
     running = _by_join(state, table["join"][rows], table["node"][rows], table["box"][rows])
     return {row: running.get(row, none) for row in written.join_rows.tolist()}
 
 
 def _by_join(state: State, join: Values, host: Values, boxes: Floats) -> dict[int, _Placement]:
-    share = np.prod(boxes[:, 1::2] - boxes[:, ::2], axis=1)
-    cost = share * costs_on(state.handle, join.astype(np.int64), host.astype(np.int64))
+    rate, size = state.sources["rate"], boxes[:, 1::2] - boxes[:, ::2]
+    left, right = (rate[state.joins[side][join]] * size[:, k] for k, side in enumerate(("left", "right")))
+    amount = (left + right) * size[:, 2] * size[:, 3]
+    cost = own_costs(state.handle, join.astype(np.int64), host.astype(np.int64), np.ascontiguousarray(boxes))
     found = {}
     ends = [*np.flatnonzero(np.diff(join)).tolist(), len(join) - 1] if len(join) else []
     begin = 0
     for end in ends:
         part = slice(begin, end + 1)
-        found[int(join[begin])] = _Placement(tuple(host[part].tolist()), boxes[part], float(cost[part].sum()))
+        found[int(join[begin])] = _Placement(
+            tuple(host[part].tolist()), boxes[part], amount[part], float(cost[part].sum())
+        )
         begin = end + 1
     return found
 
@@ -162,6 +176,24 @@ def _groups(moved: list[int], running: dict[int, _Placement], fresh: dict[int, _
             group_of |= {host: number for host, group in group_of.items() if group == other}
         group_of |= dict.fromkeys(hosts, number)
     yield from groups.values()
+
+
+def _gain(state: State, group: list[int], running: dict[int, _Placement], fresh: dict[int, _Placement]) -> float:
+    """What a group costs less in the fresh plan, in ms: its own cost, and the time at all its hosts."""
+    more: dict[int, list[float]] = {}
+    own = 0.0
+    for row in group:
+        own += running[row].cost - fresh[row].cost
+        for sign, placement in ((-1.0, running[row]), (1.0, fresh[row])):
+            for host, share, amount in zip(placement.hosts, placement.shares, placement.amounts, strict=True):
+                change = more.setdefault(host, [0.0, 0.0])
+                change[0] += sign * share
+                change[1] += sign * amount
+    hosts, changes = np.array(list(more), np.int64), np.array(list(more.values())).reshape(-1, 2).T
+    nothing = np.zeros(len(hosts))
+    before = times_at(state.handle, hosts, nothing, nothing)
+    after = times_at(state.handle, hosts, changes[0].copy(), changes[1].copy())
+    return own + float((before - after).sum())
 
 
 def _pays(
@@ -192,7 +224,7 @@ def _separate(group: list[int], fresh: dict[int, _Placement]) -> bool:
 
 def _take_over(state: State, impact: Impact, group: list[int], fresh: dict[int, _Placement]) -> None:
     """Run a group as the fresh plan has it."""
-    cause = next(iter((*impact.reasons.values(), *impact.opened.values())), "a measurement")
+    cause = next(iter((*impact.reasons.values(), *impact.opened.values(), *impact.crowded.values())), "a measurement")
     for row in group:
         drop_all(state.handle, row)
         state.backlog.remove(row)

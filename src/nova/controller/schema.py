@@ -41,9 +41,10 @@ WINDOWS, KEYS = SHARES.index("slice_from"), SHARES.index("key_from")
 """Axes along which parts of a sub-join share no input: where their two numbers stand in a box."""
 SPARE_TOP, CREATED, REMOVED, STEP = 0, 1, 2, 3
 """Entries of `counts`: spare replica rows, rows made and dropped in this step, number of the step."""
-LARGEST, C_MIN, MOST_PARTS, WORTH, HYSTERESIS = 0, 1, 2, 3, 4
+LARGEST, C_MIN, MOST_PARTS, WORTH, HYSTERESIS, STAY, SCV, QUANTILE = 0, 1, 2, 3, 4, 5, 6, 7
 """Entries of `limits`: tuples/s that one replica may take in; free tuples/s below which a host is passed over; replicas
-of a sub-join; cost in ms, and share of its cost, by which a sub-join must gain for a move that is not forced."""
+of a sub-join; cost in ms, and share of its cost, by which a sub-join must gain for a move that is not forced; weight of
+the time at hosts (0: only distance counts), variability of arrivals, quantile of the wait (0: its mean)."""
 
 
 class Record:
@@ -63,6 +64,8 @@ NODE = Record(
     ("busy", "f8", 0.0),  # tuples/s of other work
     ("room", "f8", 0.0),  # usable tuples/s; 0: hosts nothing
     ("used", "f8", 0.0),
+    ("limit", "f8", 0.0),  # tuples/s it serves
+    ("present", "f8", 0.0),  # shares of sub-joins that run here, summed: all of them wait here
     ("slot", "i8", -1),  # in the host index; −1: not there
     ("first", "i8", -1),  # replica
     ("source", "i8", -1),  # first source born here
@@ -90,6 +93,7 @@ JOIN = Record(
 )
 QUERY = Record(
     ("sink", "i8", -1),  # node; −1: none
+    ("window_ms", "f8", 0.0),
     ("axis", "i8", WINDOWS),  # along which its sub-joins divide freely
     ("sliced", "?", False),  # whether they are divided along it at once
     ("may_slice", "?", False),  # whether they may be where nothing else fits

@@ -37,7 +37,7 @@ from nova.controller.stability import Stability
 from nova.model.load import node_loads
 from nova.model.options import LEGS, Options
 from nova.model.plan import Plan
-from nova.model.policy import DENSE, SQUARE, may_slice, sliced, usable, usable_room
+from nova.model.policy import DENSE, SQUARE, UNLIMITED, may_slice, sliced, usable, usable_room
 from nova.model.problem import Floats, Key, Problem
 from nova.model.replicas import SHARES
 from nova.placement.index import SLACK, HostIndex, build
@@ -112,6 +112,9 @@ class State:
                 np.inf if options.max_replicas is None else options.max_replicas,
                 stability.migration_ms * float(self.weights[0] + self.weights[1]),
                 stability.hysteresis,
+                options.waiting * float(self.weights[2]),
+                options.arrival_scv,
+                0.0 if options.percentile is None else options.percentile / 100.0,
             ]
         )
         self.rtts: Floats = np.empty((0, 0))
@@ -133,6 +136,7 @@ class State:
                 "capacity": nodes.capacity,
                 "bandwidth": nodes.bandwidth,
                 "busy": nodes.other_load,
+                "limit": np.minimum(nodes.limit, UNLIMITED),
                 "hosts": nodes.hosts,
                 "anchor": np.column_stack([plan.space.coordinates, plan.space.heights]),
             },
@@ -161,6 +165,7 @@ class State:
             len(queries),
             {
                 "sink": np.array([query.sink for query in queries], np.int64),
+                "window_ms": np.array([query.window_ms for query in queries]),
                 "sliced": np.array([sliced(query.window_ms, plan.options) for query in queries], np.bool_),
                 "may_slice": np.array(
                     [by_key(query.key, plan.options) or may_slice(query.window_ms, plan.options) for query in queries],
@@ -294,6 +299,7 @@ class State:
             )[0]
         )
         nodes["room"][row] = room
+        nodes["limit"][row] = min(float(nodes["capacity"][row]), float(nodes["bandwidth"][row]), UNLIMITED)
         slot = int(nodes["slot"][row])
         if room > 0 and slot < 0:
             free = max(room - float(nodes["used"][row]), 0.0)
@@ -358,7 +364,8 @@ class State:
         if grown:
             self.stale()
         queries, keyed = self.queries, by_key(key, self.options)
-        queries["sink"][row], queries["axis"][row] = sink, KEYS if keyed else WINDOWS
+        queries["sink"][row], queries["window_ms"][row] = sink, window_ms
+        queries["axis"][row] = KEYS if keyed else WINDOWS
         queries["sliced"][row] = sliced(window_ms, self.options)
         queries["may_slice"][row] = keyed or may_slice(window_ms, self.options)
         return row

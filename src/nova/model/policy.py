@@ -84,7 +84,8 @@ def key_ranges(key: Key | None) -> float:
 
 def sliced(window_ms: float, options: Options) -> bool:
     """Whether a query's windows are dealt out before anything else is tried."""
-    return options.partition == "window" or (options.partition == "auto" and window_ms <= SHORT_WINDOW_MS)
+    short = options.partition == "auto" and options.waiting == 0 and window_ms <= SHORT_WINDOW_MS
+    return options.partition == "window" or short
 
 
 def may_slice(window_ms: float, options: Options) -> bool:
