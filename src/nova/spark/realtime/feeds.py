@@ -271,12 +271,16 @@ class Messages:
     _subscriber: Subscriber | None = None
 
     def start(self) -> None:
+        self.recall()
+        self._subscriber = Subscriber(self.broker, self, self.name, self.id_field)
+
+    def recall(self) -> None:
+        """The ids of the messages that the logs hold."""
         for tap in self.taps:
             ids: OrderedDict[str, None] = OrderedDict()
-            for frame in tap.log.frames():
+            for frame in tap.log.frames(beside="s"):
                 ids.update(dict.fromkeys(one.decode() for one in frame.columns[-1].to_pylist()))
             self._ids.append(ids)
-        self._subscriber = Subscriber(self.broker, self, self.name, self.id_field)
 
     def stop(self) -> None:
         if self._subscriber is not None:

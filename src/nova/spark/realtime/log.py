@@ -69,10 +69,10 @@ class Log:
         if latest is not None:
             self.latest_us = latest if self.latest_us is None else max(latest, self.latest_us)
 
-    def frames(self) -> Iterator[Frame]:
-        """All frames that are still there."""
+    def frames(self, beside: str = "") -> Iterator[Frame]:
+        """All frames that are still there; `beside`: kinds of columns that were appended behind the others."""
         for segment in self.segments():
-            yield from decode(segment.read_bytes(), self.kinds)
+            yield from decode(segment.read_bytes(), self.kinds + beside)
 
     def _path(self, base: int) -> Path:
         return self.folder / f"{base:020d}.log"
