@@ -35,7 +35,7 @@ from nova.controller.schema import (
 )
 from nova.controller.stability import Stability
 from nova.model.load import node_loads
-from nova.model.options import LEGS, Options
+from nova.model.options import AT_HOST, LEGS, Options
 from nova.model.plan import Plan
 from nova.model.policy import DENSE, SQUARE, UNLIMITED, may_slice, sliced, usable, usable_room
 from nova.model.problem import Floats, Key, Problem
@@ -112,7 +112,7 @@ class State:
                 np.inf if options.max_replicas is None else options.max_replicas,
                 stability.migration_ms * float(self.weights[0] + self.weights[1]),
                 stability.hysteresis,
-                options.waiting * float(self.weights[2]),
+                options.waiting * AT_HOST * float(self.weights[0] + self.weights[1]),
                 options.arrival_scv,
                 0.0 if options.percentile is None else options.percentile / 100.0,
             ]
