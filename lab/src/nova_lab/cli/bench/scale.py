@@ -15,6 +15,7 @@ def scale(
     level: int = typer.Option(5, min=0, max=5, help="Heterogeneity of capacities, 0 (uniform) to 5 (exponential)."),
     partition: str = typer.Option("window", help="How joins are split: window, grid or auto."),
     objective: str = typer.Option("latency", help="What a placement costs: latency or paper."),
+    waiting: float = typer.Option(1.0, min=0.0, help="Weight of time at hosts in plan and bound; 0: distance alone."),
     seed: int = typer.Option(1, help="Seed of the drawn topologies."),
     repeats: int = typer.Option(3, min=1, help="Runs per size; the best counts, for floor and plan alike."),
     gap: bool = typer.Option(True, help="Work out the lower bound and the gap to it (takes longer than planning)."),
@@ -37,7 +38,7 @@ def scale(
         raise InvalidInput(
             f"--partition is window, grid or auto, --objective latency or paper; got {partition}, {objective}"
         )
-    options = Options(partition=partition, objective=objective)  # type: ignore[arg-type]
+    options = Options(partition=partition, objective=objective, waiting=waiting)  # type: ignore[arg-type]
     with progress("measuring"):
         rows = [bench.measure(n, level, seed, options, repeats, gap) for n in nodes]
         more_loads = [row for n in nodes if loads for row in bench.utilisations(n, seed, LOADS, options, gap)]
