@@ -18,8 +18,10 @@ from nova.model.waiting import load_at_price, load_at_stay, sojourn_ms
 from nova.placement.cells import Demand, sample_cost
 from nova.placement.index import HostIndex, raise_bounds
 
-PRICES_MS = (20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0)
-"""Prices that are tried."""
+PRICES_MS = (np.inf, 1280.0, 640.0, 320.0, 160.0, 80.0, 40.0, 20.0)
+"""Prices that are tried, in this order."""
+SAMPLE = 32
+"""Sub-joins that a price is judged by, each standing for its like."""
 STRIDE_FROM = 65_536
 """Hosts up to which all are looked at for the price; of more, as many in curve order."""
 
@@ -81,11 +83,15 @@ def keep(
     few = replace(
         index, points=index.points[some], heights=index.heights[some], free=index.free[some], node=index.node[some]
     )
+    sample = rows[:: max(1, len(rows) // SAMPLE)]
+    scale = step * float(demand.amount[sample].sum() / demand.amount[rows].sum())
     best, best_cost = np.inf, np.inf
-    for price in (*PRICES_MS, np.inf):
+    for price in PRICES_MS:
         shown, lifted = _as_seen(price, few.heights, few.free, limit[some], busy[some], weights, weight, scv, mean)
-        cost, missing = sample_cost(replace(few, heights=lifted, free=shown * step), demand, weights, rows)
-        if missing <= 1e-9 and cost < best_cost:
+        cost, missing = sample_cost(replace(few, heights=lifted, free=shown * scale), demand, weights, sample)
+        if missing > 1e-9 or cost > best_cost * 1.01:
+            break  # lower prices leave less room, and only lengthen the ways from here on
+        if cost < best_cost:
             best, best_cost = price, cost
     _, index.heights = _as_seen(best, index.heights, index.free, limit, busy, weights, weight, scv, mean)
     raise_bounds(index)
