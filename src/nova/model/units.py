@@ -41,7 +41,7 @@ class Quantity:
         if isinstance(text, int | float):
             if not self.bare:
                 raise ValueError(f"give a unit{self._hint}")
-            return float(text) if isinstance(text, float) or abs(text) < MOST else math.copysign(math.inf, text)
+            return float(text) if isinstance(text, float) or abs(text) < MOST else (math.inf if text > 0 else -math.inf)
         match = re.match(_QUANTITY, text)
         if match is None:
             raise ValueError(f"not a number{self._hint}")
