@@ -90,7 +90,7 @@ def command(
                 round(row["overloaded_percent"]),
                 row["replicas"],
                 round(row["tuples_in"]),
-                100 * row["gap"],
+                None if row["overloaded"] else 100 * row["gap"],
                 row["seconds"],
             ]
             for row in rows

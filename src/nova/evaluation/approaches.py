@@ -70,7 +70,7 @@ def paper_options(problem: Problem, options: Options) -> Options:
     """The settings of the paper's experiments: grid with σ = 0.4, C_min half the median capacity, Eq. 1's objective."""
     capacity = problem.nodes.capacity[problem.nodes.hosts]
     c_min = float(np.median(capacity)) / 2 if len(capacity) and np.isfinite(capacity).all() else 0.0
-    return replace(options, objective="paper", partition="grid", sigma=0.4, c_min=c_min)
+    return replace(options, objective="paper", partition="grid", sigma=0.4, c_min=c_min, waiting=0.0)
 
 
 VARIANTS: dict[str, Callable[[Problem, Options], Options]] = {
