@@ -68,7 +68,7 @@ def test_options_of_the_command_line_win(tmp_path: Path) -> None:
 def test_a_wrong_option_of_the_command_line_is_named(scenario_file: Path, tmp_path: Path) -> None:
     result = invoke("plan", scenario_file, "-o", tmp_path / "plan", "--partition", "grd")
     assert result.exit_code == 2
-    assert "field partition: should be 'auto', 'grid' or 'window' (found 'grd')" in result.stderr
+    assert "field partition: should be 'auto', 'key', 'grid' or 'window' (found 'grd')" in result.stderr
     assert not (tmp_path / "plan").exists()
 
 

@@ -33,7 +33,7 @@ def command(
     ),
     seed: int | None = typer.Option(None, help="Same seed, same plan."),
     objective: str | None = typer.Option(None, help="What a placement costs: latency, or paper (Eq. 1)."),
-    partition: str | None = typer.Option(None, help="How large joins are split: auto, grid or window."),
+    partition: str | None = typer.Option(None, help="How large joins are split: auto, key, grid or window."),
     sigma: float | None = typer.Option(None, help="The paper's σ in 0…1: limits the parts of a grid."),
     bandwidth_budget: str | None = typer.Option(None, help="Most tuples/s into one replica."),
     c_min: str | None = typer.Option(None, help="Pass over hosts with less free capacity (tuples/s) than this."),
