@@ -23,7 +23,7 @@ def test_every_unit_has_a_runner_and_json_parameters():
 
 def test_quick_is_less_than_full():
     for experiment in EXPERIMENTS.values():
-        if experiment.missing(Setting()) is None:
+        if experiment.missing(Setting()) is None and experiment.name != "maps":  # one map per topology, at any length
             assert len(experiment.units(Setting(quick=True, seeds=1))) < len(experiment.units(Setting()))
 
 

@@ -46,7 +46,9 @@ def test_generated_streams_join_completely_and_are_told(spark: Any, tmp_path: Pa
     assert report["results"] == wanted.total()
     assert query["tuples"] == {"left": 200, "right": 200}
     assert report["late_tuples"] == report["unknown_tuples"] == 0
-    assert sum(host["tuples_per_s"] for host in report["hosts"]) == pytest.approx(100, rel=0.02)
+    planned = sum(host["planned_tuples_per_s"] for host in report["hosts"])
+    assert planned >= 100  # as many as the sources send, more where the plan cuts a join into a grid
+    assert sum(host["tuples_per_s"] for host in report["hosts"]) == pytest.approx(planned, rel=0.02)
     assert sum(stage["mean"] for stage in query["stages_ms"].values()) == pytest.approx(
         report["latency_ms"]["mean"], rel=0.05
     )
