@@ -32,7 +32,7 @@ def test_changes_and_the_plan_afterwards(planned: tuple[Path, Path], tmp_path: P
         assert change["reason"]
         assert (change["query"], change["from_window"], change["from_ms"]) == ("climate", 1767225601, 1767225601000)
         parts = change["after"] if change["change"] == "repartition" else [change]
-        assert all(part["node"] != "fog" and len(part["shares"]) == 6 for part in parts)
+        assert all(part["node"] != "fog" and len(part["shares"]) == 8 for part in parts)
     assert all(change["from_window"] is None for change in told["steps"][1]["changes"])
     # the plan is right for the scenario that the events led to
     figures = invoke_json("evaluate", told["scenario"], output)

@@ -32,3 +32,9 @@ def test_equals_the_linear_program(joins, hosts, load, seed):
     assert ours == pytest.approx(optimum, rel=1e-6)
     dual = (cost + demand[:, None] * price).min(axis=1).sum() - price @ room
     assert dual == pytest.approx(ours, rel=1e-6)
+
+
+def test_without_hosts_nothing_is_placed() -> None:
+    flow, price = transport(np.empty((2, 0)), np.array([1.0, 2.0]), np.empty(0), np.array([0, 1], np.int32))
+    assert flow.shape == (0, 2)
+    assert len(price) == 0

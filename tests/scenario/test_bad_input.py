@@ -483,14 +483,6 @@ CASES: dict[str, tuple[dict[str, str | bytes | None], str, int | None, str | Non
         ...,
         "not UTF-8",
     ),
-    "UTF-16": (
-        {"pressure.csv": FILES["pressure.csv"].encode("utf-16")},
-        "pressure.csv",
-        1,
-        None,
-        ...,
-        "looks like UTF-16",
-    ),
     "not YAML": ({"scenario.yaml": SCENARIO + "  - id: [\n"}, "scenario.yaml", 14, None, None, "not YAML"),
     "field twice": (
         {"scenario.yaml": SCENARIO + "nodes: other.csv\n"},
@@ -517,7 +509,7 @@ CASES: dict[str, tuple[dict[str, str | bytes | None], str, int | None, str | Non
         13,
         "latencey",
         None,
-        "did you mean 'latency'?; the fields here are nova, nodes, latency, streams, queries, options",
+        "did you mean 'latency' or 'latency_unit'?; the fields here are nova, nodes, latency, latency_unit, links,",
     ),
     "unknown field of a query": (
         {"scenario.yaml": SCENARIO.replace("sink: hq", "sink: hq\n    widnow: {tumbling: 1s}")},

@@ -289,6 +289,9 @@ def _read_space(file: Path, problem: Problem) -> CostSpace:
     table = columns_of(table, file, texts=["id"], numbers=[*axes, "height", *factors], finite=False)
     if not table["id"].combine_chunks().equals(problem.nodes.ids):
         at = pc.index_in(problem.nodes.ids, value_set=table["id"].combine_chunks())
+        if at.null_count and problem.nodes.coordinates is not None:  # nodes came since; the scenario says where all are
+            heights = problem.nodes.heights
+            return CostSpace(problem.nodes.coordinates, np.zeros(len(at)) if heights is None else heights)
         if at.null_count:
             first = int(np.flatnonzero(at.is_null().to_numpy(zero_copy_only=False))[0])
             message = f"{at.null_count:,} nodes of the scenario have no coordinates in this plan: plan again"

@@ -21,6 +21,8 @@ def transport(cost: Floats, demand: Floats, room: Floats, order: Ints) -> tuple[
 
     `cost[j, h]` is what sub-join j costs wholly on host h. What does not fit stays out; `order` says who enters first.
     """
+    if not len(room):
+        return np.zeros((0, len(demand))), np.zeros(0)
     unit = cost / demand[:, None]
     flow, price = _paths(unit, demand, room, order.astype(np.int64))
     return flow, price
