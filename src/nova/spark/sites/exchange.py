@@ -113,7 +113,7 @@ def fresh(address: str) -> str:
 
         Address.parse(place, "--exchange")
     elif "://" in place:
-        Broker.parse(renewed, "--exchange")
+        Broker.parse(address, "--exchange")
     return renewed
 
 
