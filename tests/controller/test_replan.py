@@ -134,8 +134,8 @@ def test_what_waits_too_long_leaves_its_host():
         plan = optimize(problem, Options(waiting=waiting))
         running = Controller.from_plan(problem, plan)
         state = running.state
-        host = int(plan.replicas.node[0])
-        join = int(plan.replicas.join[0])
+        whole = int(np.flatnonzero(plan.replicas.volume == 1.0)[0])
+        host, join = int(plan.replicas.node[whole]), int(plan.replicas.join[whole])
         source = int(plan.joins.left[join])
         spare = float(state.nodes["room"][host] - state.nodes["used"][host])
         rate = float(problem.sources.rate[source]) + 0.98 * spare

@@ -68,7 +68,7 @@ def test_a_state_survives_its_snapshot_array_by_array(tmp_path):
         for name in before.dtype.names or (slice(None),):  # records have padding, which means nothing
             assert before[name].tobytes() == after[name].tobytes(), (array.name, name)
     assert again.cost() == running.cost()
-    assert total_cost(again.state.handle, again.state.joins.end) == running.cost()
+    assert total_cost(again.state.handle, again.state.joins.end, again.state.nodes.end) == running.cost()
 
 
 def test_a_snapshot_of_another_schema_is_refused(tmp_path, monkeypatch):

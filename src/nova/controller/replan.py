@@ -8,7 +8,7 @@ What a re-plan would gain beyond that is kept in `State.replan_gain_ms`, for the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -110,7 +110,7 @@ def _fresh(state: State) -> tuple[Materialized, Plan | None]:
         if not len(written.join_rows):
             break
         try:
-            plan = optimize(written.problem, state.options)
+            plan = optimize(written.problem, replace(state.options, trials=0))
         except Infeasible:
             continue
         if not len(plan.overloaded):
