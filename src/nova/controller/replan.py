@@ -8,7 +8,7 @@ What a re-plan would gain beyond that is kept in `State.replan_gain_ms`, for the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -110,7 +110,7 @@ def _fresh(state: State) -> tuple[Materialized, Plan | None]:
         if not len(written.join_rows):
             break
         try:
-            plan = optimize(written.problem, replace(state.options, trials=0))
+            plan = optimize(written.problem, state.options)
         except Infeasible:
             continue
         if not len(plan.overloaded):

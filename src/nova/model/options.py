@@ -45,9 +45,6 @@ class Options:
     arrival_scv: float = 1.0
     """Squared coefficient of variation of the times between a source's tuples: 1 for a Poisson process, 0 for even
     spacing, more for bursts. Waiting grows with it."""
-    trials: int = 2000
-    """How long small problems are searched: cuts tried in exchanges, per sub-join, at most 500,000 in all. 0 plans in
-    milliseconds; the controller does so when it compares what runs with a fresh plan."""
     c_min: float = 0.0
     """C_min: hosts with less free capacity than this (tuples/s) are passed over (Eq. 3). The paper's experiments use
     half the median capacity."""

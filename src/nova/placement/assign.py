@@ -374,17 +374,7 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer]) -> tupl
     weight = options.waiting * state.at_host
     rules = np.array([weight, options.arrival_scv, tail, state.largest, options.c_min, most])
     cut, where = felt.place(
-        state.costs(rows),
-        some.left_rate,
-        some.right_rate,
-        windows,
-        allowed,
-        ways,
-        last,
-        hosts,
-        rules,
-        options.trials,
-        options.seed,
+        state.costs(rows), some.left_rate, some.right_rate, windows, allowed, ways, last, hosts, rules, options.seed
     )
     index.free = np.maximum(hosts.free, 0.0)
     raise_free(index.free, index.most_free, index.offsets)

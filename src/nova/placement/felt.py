@@ -27,8 +27,8 @@ from nova.placement.kernels import first_few, host_cost, slice_burst, slice_late
 
 ROUNDS = 30
 """Passes over all sub-joins at most, before the exchanges."""
-MOST_TRIALS = 500_000
-"""Cuts tried in exchanges in all: some seconds' work at a thousand hosts."""
+TRIALS, MOST_TRIALS = 2000, 500_000
+"""Cuts tried in exchanges, per sub-join and in all: some seconds' work at a thousand hosts."""
 TAKEN = 5
 """Sub-joins taken out in one exchange at most."""
 REACH = 96
@@ -69,14 +69,13 @@ def place(
     last: Bools,
     hosts: Hosts,
     rules: Floats,
-    trials: int,
     seed: int,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The cut of each sub-join (−1: it found no room), and the hosts of its pieces.
 
     `costs[j, h]` are the weighted legs, `left` and `right` the rates, `allowed[j, x]` whether sub-join j may be cut by
-    `cuts[x]`, of which the first is to stay whole; those marked `last` only serve what fits in no other way.
-    Exchanges try so many `trials` per sub-join. Changes `hosts` along.
+    `cuts[x]`, of which the first is to stay whole; those marked `last` only serve what fits in no other way. Changes
+    `hosts` along.
     """
     joins = len(left)
     floor = costs + rules[WAITING] * 1000.0 / hosts.limit
@@ -89,9 +88,8 @@ def place(
     world = (hosts.limit, hosts.free, hosts.spare, hosts.load, hosts.present, hosts.burst, np.zeros(len(hosts.limit)))
     _descend(task, world, cut, where, np.argsort(-(left + right), kind="stable"), ROUNDS)
     heat = HEAT * float(costs.min(axis=1).mean()) if joins and costs.shape[1] else 0.0
-    if trials:
-        _exchange(task, world, cut, where, min(trials * joins, MOST_TRIALS), heat, seed)
-        _descend(task, world, cut, where, np.argsort(-(left + right), kind="stable"), ROUNDS)
+    _exchange(task, world, cut, where, min(TRIALS * joins, MOST_TRIALS), heat, seed)
+    _descend(task, world, cut, where, np.argsort(-(left + right), kind="stable"), ROUNDS)
     return cut, where
 
 

@@ -312,7 +312,6 @@ _RANGES: dict[str, Any] = {
     "waiting": Field(ge=0, allow_inf_nan=False),
     "percentile": Field(gt=0, lt=100),
     "arrival_scv": Field(ge=0, allow_inf_nan=False),
-    "trials": Field(ge=0, lt=2**31),
     "c_min": Field(ge=0, allow_inf_nan=False),
     "utilisation": Field(gt=0, le=1),
     "max_replicas": Field(ge=1),
