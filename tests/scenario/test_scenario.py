@@ -34,7 +34,7 @@ def test_the_small_scenario(tmp_path: Path) -> None:
     assert (query.left, query.right, query.sink, query.window_ms) == (0, 1, 4, 1000.0)
     joins = resolve(problem)
     assert (joins.left.tolist(), joins.right.tolist()) == ([0, 1], [2, 3])
-    assert scenario.options == Options()
+    assert scenario.options == Options(waiting=0.0)
     assert scenario.digest == problem.digest
     assert len(scenario.digest) == 64
 
