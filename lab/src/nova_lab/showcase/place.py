@@ -88,9 +88,9 @@ def write(
 ) -> Path:
     """The scenario with its tables; returns its file."""
     folder.mkdir(parents=True, exist_ok=True)
-    _table(folder / "nodes.csv", network(regions, sensors, seed))
+    write_table(folder / "nodes.csv", network(regions, sensors, seed))
     for stream in (LEFT, RIGHT):
-        _table(
+        write_table(
             folder / f"{stream}.csv",
             [{"id": s.id, "node": s.id, "rate": s.rate, "region": s.region} for s in sensors if s.stream == stream],
         )
@@ -121,7 +121,8 @@ def write(
     return file
 
 
-def _table(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_table(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A CSV file with the columns of the first row."""
     with file.open("w", newline="", encoding="utf-8") as out:
         writer = csv.DictWriter(out, list(rows[0]))
         writer.writeheader()

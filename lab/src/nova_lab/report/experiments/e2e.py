@@ -7,7 +7,6 @@ fourteen machines do not fit on one. All approaches get the very same tuples.
 
 from __future__ import annotations
 
-import csv
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from nova_lab.report import published
 from nova_lab.report.data import missing_data, round_trips
 from nova_lab.report.experiment import Experiment, Setting, Unit, between, listing, mean, select
 from nova_lab.report.units import Parameters
+from nova_lab.showcase.place import write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,15 +107,15 @@ def write_scenario(folder: Path, parameters: Parameters) -> Path:
     document: dict[str, Any] = {"nova": 1, "nodes": "nodes.csv"}
     if missing_data(TOPOLOGY) is None:
         document["latency"] = "rtt.csv"
-        _table(folder / "rtt.csv", _latencies(nodes, rng))
+        write_table(folder / "rtt.csv", _latencies(nodes, rng))
     else:
         for row, at in zip(rows, blobs(NODES, parameters["seed"]), strict=True):
             row |= {"x": round(float(at[0]), 3), "y": round(float(at[1]), 3)}
-    _table(folder / "nodes.csv", rows)
+    write_table(folder / "nodes.csv", rows)
     keys = max(1, round(RATE * parameters["window_ms"] / 1000.0))
     document["streams"] = {}
     for s, stream in enumerate(("pressure", "humidity")):
-        _table(
+        write_table(
             folder / f"{stream}.csv",
             [
                 {
@@ -161,13 +161,6 @@ def _latencies(nodes: list[str], rng: np.random.Generator) -> list[dict[str, Any
         for j in range(i)
         if np.isfinite(matrix[chosen[i], chosen[j]])
     ]
-
-
-def _table(file: Path, rows: list[dict[str, Any]]) -> None:
-    with file.open("w", newline="", encoding="utf-8") as out:
-        writer = csv.DictWriter(out, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def section(_setting: Setting, rows: list[Row]) -> Section:
