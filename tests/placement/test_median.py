@@ -56,6 +56,12 @@ def test_closed_form_and_iteration_agree(weights, points):
     assert iterated <= closed * (1 + 1e-4) + 1e-4
 
 
+def test_a_flat_and_tiny_triangle_has_an_exact_median():
+    points = np.array([[7.4505806e-06, 0.0, 0.0], [0.0, 6.25e-2, 0.0], [0.0, 0.0, 0.0]])
+    closed = cost(fermat(*points[:, None], (1.0, 2.0, 1.5))[0], points, (1.0, 2.0, 1.5))
+    assert closed == pytest.approx(cost(geometric_median(points, np.array([1.0, 2.0, 1.5])), points, (1.0, 2.0, 1.5)))
+
+
 def test_iteration_does_not_stick_to_a_data_point():
     """The start, the mean, is a data point here, where the plain iteration would stop."""
     points = np.array([[0.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [-1.0, 0.0], [0.0, 3.0], [0.0, -3.0]])

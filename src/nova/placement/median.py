@@ -66,13 +66,16 @@ def median_of(corners, w):  # type: ignore[no-untyped-def]
     answer, everything = np.zeros(d), 0.0
     for k in range(3):
         i, j = (k + 1) % 3, (k + 2) % 3
-        dot = uu = vv = 0.0
+        dot = uu = 0.0
         for c in range(d):
             u, v = corners[i, c] - corners[k, c], corners[j, c] - corners[k, c]
             dot += u * v
             uu += u * u
-            vv += v * v
-        cross = np.sqrt(max(uu * vv - dot * dot, TINY))
+        upright = 0.0  # v less its part along u: exact for flat triangles too, where uu·vv − dot² cancels
+        for c in range(d):
+            u, v = corners[i, c] - corners[k, c], corners[j, c] - corners[k, c]
+            upright += (v - dot / uu * u) ** 2
+        cross = max(np.sqrt(uu) * np.sqrt(upright), TINY * uu)
         share = 1 / (dot / cross + (w[i] ** 2 + w[j] ** 2 - w[k] ** 2) / (4 * area))
         everything += share
         for c in range(d):
