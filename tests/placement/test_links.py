@@ -39,12 +39,13 @@ def sent(problem: Any, plan: Any) -> list[float]:
 def test_what_crosses_a_link_stays_within_its_budget(tmp_path: Path) -> None:
     """p1 ⋈ h1 and p2 ⋈ h2 have a source in each zone: one stream of 25 crosses for each, one way or the other."""
     free = load(small(tmp_path / "free", [{"label": "zone", "from": "a", "to": "b", "budget": 1e9}])).problem
-    assert sent(free, optimize(free)) == [50.0]
+    by_distance = Options(waiting=0)
+    assert sent(free, optimize(free, by_distance)) == [50.0]
     tight = load(small(tmp_path / "tight", [{"label": "zone", "from": "a", "to": "b", "budget": 30}])).problem
-    plan = optimize(tight)
-    assert sent(tight, plan) == [25.0]
+    assert sent(tight, optimize(tight, by_distance)) == [25.0]
+    assert sent(tight, optimize(tight))[0] <= 30.0  # where time at hosts counts, joins may be divided over both zones
     with pytest.raises(BrokenPlan, match="link zone a → b carries 50 tuples/s of at most 30: 20 too many"):
-        check(tight, replace(optimize(free), digest=tight.digest))
+        check(tight, replace(optimize(free, by_distance), digest=tight.digest))
 
 
 def test_links_that_cannot_hold_are_told(tmp_path: Path) -> None:
