@@ -19,7 +19,7 @@ from nova.extras import MissingExtra
 
 def model() -> nova.Model:
     """`builders.SMALL`, in Python."""
-    made = nova.Model(seed=3)
+    made = nova.Model(seed=3, **SMALL["options"])
     for node in SMALL["nodes"]:
         made.add_node(**node)
     for name, stream in SMALL["streams"].items():
@@ -58,7 +58,7 @@ def test_optimize_takes_whatever_says_a_problem(tmp_path: Path) -> None:
     file = write_scenario(tmp_path)
     scenario = nova.load(file)
     plans = [
-        nova.optimize(what)
+        nova.optimize(what, waiting=0)  # a problem has no options of its own
         for what in (file, str(file), dict(SMALL), scenario, scenario.problem, model(), model().scenario())
     ]
     assert len({plan.digest for plan in plans}) == 1
@@ -71,7 +71,7 @@ def test_options_of_the_call_win_over_those_of_the_scenario() -> None:
     assert nova.optimize(scenario, nova.Options(seed=2)).options == nova.Options(seed=2)
     assert nova.optimize(scenario, nova.Options(seed=2), c_min="2/s").options == nova.Options(seed=2, c_min=2.0)
     assert nova.optimize(scenario.problem, seed=9).options == nova.Options(seed=9)
-    assert nova.optimize(dict(SMALL), seed=9).options == nova.Options(seed=9)
+    assert nova.optimize(dict(SMALL), seed=9).options == nova.Options(seed=9, waiting=0)
     with pytest.raises(nova.InvalidInput, match="did you mean 'seed'"):
         nova.optimize(scenario, sead=5)
 
@@ -177,7 +177,9 @@ def test_a_plan_is_judged_by_another_version_of_its_scenario() -> None:
 
 def test_a_plan_explains_itself() -> None:
     plan = nova.optimize(model())
-    assert [stage.name[:7] for stage in plan.explain()] == ["Phase I", "Phase I", "Phase I", "Phase I"]
+    *phases, felt = [stage.name for stage in plan.explain()]
+    assert [name.split()[1].rstrip(":") for name in phases] == ["I", "II", "II", "III"], phases
+    assert felt.startswith("What it feels like")
     host = plan.to_arrow()["node"][0].as_py()
     assert plan.explain(node=host).hosted
     assert plan.explain(join=("p1", "h1"))[0].parts
@@ -222,3 +224,11 @@ def test_events_change_a_plan(tmp_path: Path) -> None:
     assert nova.Plan.load(after.save(tmp_path / "after")).to_arrow().num_rows == after.summary.replicas
     running = after.controller()
     assert running.handle(nova.events.RateChanged(source="p2", stream="pressure", rate=1.0)) is not None
+
+
+def test_a_plan_of_nothing_says_why_it_has_no_scenario(tmp_path: Path) -> None:
+    """Without its node, a stream has no source, and no two sources join."""
+    after = nova.reoptimize(nova.optimize(model()), nova.events.NodeRemoved(node="edge1")).plan
+    assert after.summary.replicas == 0
+    with pytest.raises(nova.InvalidInput, match="no two sources join any more"):
+        nova.Plan.load(after.save(tmp_path / "after"))

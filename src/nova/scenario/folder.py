@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nova.model.errors import BrokenPlan, Fault, InvalidInput, NovaError
-from nova.model.plan import Plan, read
+from nova.model.plan import Plan, read, read_replicas
 from nova.model.problem import Problem
 from nova.placement.check import check
 from nova.placement.resolve import resolve
@@ -55,7 +55,10 @@ def open_alone(folder: Path) -> Opened:
     """Read a plan with the scenario in its own folder, as `save` has put it there."""
     file = folder / SCENARIO / FILE
     if (folder / "plan.json").exists() and not file.exists():
-        raise InvalidInput([Fault(str(folder), f"holds no {SCENARIO}/{FILE}: name the scenario the plan was made for")])
+        nothing = not len(read_replicas(folder))
+        why = "no two sources join any more in this plan, so it " if nothing else ""
+        message = f"{why}holds no {SCENARIO}/{FILE}: name the scenario the plan was made for"
+        raise InvalidInput([Fault(str(folder), message)])
     scenario = load(file) if file.exists() else None
     if scenario is None:
         raise InvalidInput([Fault(str(folder / "plan.json"), "no such plan file")])
