@@ -17,7 +17,7 @@ from nova.model.policy import OVERLOAD, usable
 from nova.model.problem import Problem
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
-from nova.placement.assign import Assignment
+from nova.placement.assign import Assignment, Start
 from nova.placement.check import check
 from nova.placement.resolve import resolve
 from nova.placement.within import assign_within
@@ -32,15 +32,19 @@ class Planning:
 
     problem: Problem
     options: Options
+    start: Start | None = None
     space: CostSpace = field(init=False)
     joins: SubJoins = field(init=False)
     assignment: Assignment = field(init=False)
     plan: Plan = field(init=False)
 
 
-def optimize(problem: Problem, options: Options = Options(), observe: Observer | None = None) -> Plan:
-    """Decide where every join runs. Raises `Infeasible` where the nodes cannot take the load."""
-    planning = Planning(problem, options)
+def optimize(
+    problem: Problem, options: Options = Options(), observe: Observer | None = None, start: Start | None = None
+) -> Plan:
+    """Decide where every join runs; small problems from what runs at the `start`, else afresh. Raises `Infeasible`
+    where the nodes cannot take the load."""
+    planning = Planning(problem, options, start)
     for name, stage in STAGES:
         result = stage(planning)
         if observe is not None:
@@ -59,7 +63,9 @@ def _resolve(planning: Planning) -> SubJoins:
 
 
 def _assign(planning: Planning) -> Assignment:
-    planning.assignment = found = assign_within(planning.problem, planning.joins, planning.space, planning.options)
+    planning.assignment = found = assign_within(
+        planning.problem, planning.joins, planning.space, planning.options, planning.start
+    )
     if len(found.unplaced) and not planning.options.allow_overload:
         raise Infeasible(_what_is_missing(planning.problem, planning.joins, found, planning.options))
     return found

@@ -5,21 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handmade import problem as handmade
 from nova.datasets.instances import load
+from nova.evaluation.metrics import evaluate
 from nova.evaluation.prediction import Felt, predict
 from nova.evaluation.simulation import percentiles, simulate
 from nova.model.errors import Infeasible
 from nova.model.load import node_loads
 from nova.model.options import Options
+from nova.model.plan import Plan
 from nova.model.policy import key_ranges
-from nova.model.problem import Key, Problem
+from nova.model.problem import Key, Pairs, Problem
+from nova.model.replicas import Replicas
+from nova.model.requires import parse
 from nova.optimizer import optimize
 from nova.placement import assign as assigning
+from nova.placement.assign import Start
 from nova.synthetic import draw
 
 
@@ -29,6 +35,11 @@ def felt(problem: Problem, **options: object) -> Felt:
 
 def keyed(problem: Problem, key: Key) -> Problem:
     return replace(problem, queries=tuple(replace(query, key=key) for query in problem.queries))
+
+
+def felt_cost(problem: Problem, plan: Plan) -> float:
+    figures = evaluate(problem, plan)
+    return figures.cost_latency_ms + figures.cost_at_hosts_ms
 
 
 def sliced(problem: Problem, **options: object) -> int:
@@ -111,6 +122,44 @@ def test_large_problems_keep_headroom_too(monkeypatch: pytest.MonkeyPatch) -> No
     assert soon.mean_ms < near.mean_ms
     assert soon.p99_ms < near.p99_ms
     assert soon.network_ms <= 1.35 * near.network_ms
+
+
+def test_a_search_starts_from_what_runs() -> None:
+    """Nothing moves without gain, little moves for a small change, and what no longer fits finds another place."""
+    problem = draw(60, seed=3, load=0.4)
+    plan = optimize(problem)
+    again = optimize(problem, start=Start(plan.replicas, 0))
+    assert again.replicas.node.tolist() == plan.replicas.node.tolist()
+    nobody = Replicas.whole(np.empty(0, np.int32), np.empty(0, np.int32))
+    quick = optimize(problem, start=Start(nobody, 0))
+    better = optimize(problem, start=Start(quick.replicas, 2000))
+    assert felt_cost(problem, better) < felt_cost(problem, quick)
+    assert better.replicas.node.tolist() == optimize(problem, start=Start(quick.replicas, 2000)).replicas.node.tolist()
+    gone = int(np.bincount(plan.replicas.node).argmax())
+    capacity = problem.nodes.capacity.copy()
+    capacity[gone] = 0.0
+    smaller = replace(problem, nodes=replace(problem.nodes, capacity=capacity))
+    after = optimize(smaller, start=Start(plan.replicas, 500))
+    assert gone not in after.replicas.node
+    assert felt_cost(smaller, after) <= 1.15 * felt_cost(smaller, optimize(smaller))
+    rate = problem.sources.rate * np.random.default_rng(1).uniform(0.98, 1.02, len(problem.sources))
+    shaken = optimize(replace(problem, sources=replace(problem.sources, rate=rate)), start=Start(plan.replicas, 0))
+    places = [set(zip(one.replicas.join, one.replicas.node, strict=True)) for one in (plan, shaken)]
+    assert len(places[1] - places[0]) <= len(plan.replicas) / 4
+
+
+def test_queries_with_requirements_start_from_their_own_part() -> None:
+    problem = draw(60, seed=3, load=0.3)
+    (query,) = problem.queries
+    nodes = replace(problem.nodes, labels={"zone": pa.array(["a" if v % 3 else "b" for v in range(60)])})
+    assert isinstance(query.matrix, Pairs)
+    left, right, rate = query.matrix.left, query.matrix.right, query.matrix.output_rate
+    some = replace(query, id="some", matrix=Pairs(left[::2], right[::2], rate[::2]), requires=parse("zone = a"))
+    rest = replace(query, matrix=Pairs(left[1::2], right[1::2], rate[1::2]))
+    both = replace(problem, nodes=nodes, queries=(some, rest))
+    plan = optimize(both)
+    again = optimize(both, start=Start(plan.replicas, 0))
+    assert again.replicas.node.tolist() == plan.replicas.node.tolist()
 
 
 PUBLISHED = {"fit-5": (37.0, 80.0), "atlas419-5": (281.0, 430.0), "sim1000-5": (79.0, 160.0), "king-5": (384.0, 900.0)}

@@ -17,6 +17,8 @@ from nova.model.replicas import SHARES, Replicas
 GRID, KEY, SLICE = 0, 1, 2
 MOST = 16
 """Pieces of a sub-join at most, in the cuts below."""
+SAME = 1e-6
+"""Pieces by which an edge may be off and still be the one that a cut makes."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,27 @@ class Cut:
         box[:, at], box[:, at + 1] = edges[:-1], edges[1:]
         return together[first], box
 
+    def pieces_of(self, hosts: Ints, boxes: npt.NDArray[np.float64]) -> Ints | None:
+        """The inverse of `boxes`: the host of each piece, or None where this cut makes no such boxes."""
+        found = np.full(self.pieces, -1, np.int32)
+        if self.kind == GRID:
+            edges = boxes * np.array([self.left, self.left, self.right, self.right, 1, 1, 1, 1])
+            at = np.rint(edges)
+            spans = (at[:, 1] - at[:, 0] == 1) & (at[:, 3] - at[:, 2] == 1)
+            if len(hosts) != self.pieces or not spans.all() or not (np.abs(edges - at) < SAME).all():
+                return None
+            found[(at[:, 0] * self.right + at[:, 2]).astype(np.int64)] = hosts
+        else:
+            axis = SHARES.index("key_from" if self.kind == KEY else "slice_from")
+            edges = boxes[:, axis : axis + 2] * self.left
+            at = np.rint(edges).astype(np.int64)
+            whole = np.delete(boxes, (axis, axis + 1), axis=1) == np.array([0.0, 1.0] * 3)
+            if not whole.all() or not (np.abs(edges - at) < SAME).all():
+                return None
+            for host, (start, end) in zip(hosts, at, strict=True):
+                found[start:end] = host
+        return found if (found >= 0).all() else None
+
 
 WHOLE = Cut(GRID)
 BY_KEY = tuple(Cut(KEY, parts) for parts in (2, 4, 8, 16))
@@ -75,3 +98,25 @@ def replicas(cuts: tuple[Cut, ...], chosen: npt.NDArray[np.integer], nodes: npt.
         shares = {name: box[:, k].copy() for k, name in enumerate(SHARES)}
         parts.append(Replicas(np.full(len(hosts), j, np.int32), hosts, **shares))
     return Replicas.concat(parts)
+
+
+def recognise(
+    cuts: tuple[Cut, ...], replicas: Replicas, joins: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The inverse of `replicas`: the cut of each sub-join and the nodes of its pieces; −1 where it has no replicas, or
+    such as no cut makes."""
+    chosen, nodes = np.full(joins, -1, np.int64), np.full((joins, MOST), -1, np.int64)
+    order = np.argsort(replicas.join, kind="stable")
+    first = np.searchsorted(replicas.join[order], np.arange(joins + 1))
+    boxes = np.column_stack([getattr(replicas, name) for name in SHARES])[order]
+    hosts = replicas.node[order]
+    whole = np.flatnonzero((np.diff(first) == 1) & (WHOLE in cuts))
+    chosen[whole], nodes[whole, 0] = (cuts.index(WHOLE) if len(whole) else -1), hosts[first[whole]]
+    for j in np.flatnonzero(np.diff(first) > 1):
+        mine = slice(first[j], first[j + 1])
+        for x, cut in enumerate(cuts):
+            pieces = cut.pieces_of(hosts[mine], boxes[mine])
+            if pieces is not None:
+                chosen[j], nodes[j, : cut.pieces] = x, pieces
+                break
+    return chosen, nodes

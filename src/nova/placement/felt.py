@@ -10,6 +10,9 @@ makes all others there wait longer: a place costs its legs and what the total ti
 
 The search for the cheapest hosts goes along the sub-join's hosts in order of legs and service, and stops where these
 alone cost more.
+
+A search may start from a placement (`Start`) instead of nothing: what still fits stays where it is, and is only moved
+for gain. With few trials that takes milliseconds, which is how a running plan is kept good.
 """
 
 from __future__ import annotations
@@ -59,6 +62,18 @@ class Hosts:
         return Hosts(limit, free, spare, busy.copy(), zero, zero.copy())
 
 
+@dataclass(frozen=True)
+class Start:
+    """A placement that the search begins with, and how long it may look for a better one."""
+
+    cut: npt.NDArray[np.int64]
+    """Of each sub-join, −1 where it has no place yet."""
+    where: npt.NDArray[np.int64]
+    """Hosts of its pieces, `MOST` columns."""
+    trials: int
+    """Cuts tried in exchanges, in all. Only gains are kept: nothing is worse than at the start but what must move."""
+
+
 def place(
     costs: Floats,
     left: Floats,
@@ -70,12 +85,13 @@ def place(
     hosts: Hosts,
     rules: Floats,
     seed: int,
+    start: Start | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The cut of each sub-join (−1: it found no room), and the hosts of its pieces.
 
     `costs[j, h]` are the weighted legs, `left` and `right` the rates, `allowed[j, x]` whether sub-join j may be cut by
-    `cuts[x]`, of which the first is to stay whole; those marked `last` only serve what fits in no other way. Changes
-    `hosts` along.
+    `cuts[x]`, of which the first is to stay whole; those marked `last` only serve what fits in no other way. What
+    has no room at the `start`'s hosts, or may not be cut so, is placed as if it had none. Changes `hosts` along.
     """
     joins = len(left)
     floor = costs + rules[WAITING] * 1000.0 / hosts.limit
@@ -86,10 +102,17 @@ def place(
     tried[[x for x, one in enumerate(cuts) if one.kind == SLICE]] = 2
     task = (costs, order, left, right, window_ms, allowed, table(cuts), tried, rules, floor)
     world = (hosts.limit, hosts.free, hosts.spare, hosts.load, hosts.present, hosts.burst, np.zeros(len(hosts.limit)))
-    _descend(task, world, cut, where, np.argsort(-(left + right), kind="stable"), ROUNDS)
-    heat = HEAT * float(costs.min(axis=1).mean()) if joins and costs.shape[1] else 0.0
-    _exchange(task, world, cut, where, min(TRIALS * joins, MOST_TRIALS), heat, seed)
-    _descend(task, world, cut, where, np.argsort(-(left + right), kind="stable"), ROUNDS)
+    largest_first = np.argsort(-(left + right), kind="stable")
+    heat, trials = 0.0, min(TRIALS * joins, MOST_TRIALS)
+    if start is not None:
+        trials = start.trials
+        _begin(task, world, cut, where, largest_first, start.cut, start.where)
+    elif joins and costs.shape[1]:
+        heat = HEAT * float(costs.min(axis=1).mean())
+    _descend(task, world, cut, where, largest_first, ROUNDS)
+    if trials:
+        _exchange(task, world, cut, where, trials, heat, seed)
+        _descend(task, world, cut, where, largest_first, ROUNDS)
     return cut, where
 
 
@@ -147,6 +170,28 @@ def _put(task, world, cut, where, j, sign):  # type: ignore[no-untyped-def]
         change += _charge(task, world, j, x, h, amount, share, sign)
         legs += share * task[0][j, h]
     return change + sign * legs * (1.0 + PER_REPLICA * (_distinct(where[j], pieces) - 1))
+
+
+@kernel
+def _begin(task, world, cut, where, sequence, start_cut, start_where):  # type: ignore[no-untyped-def]
+    """Put sub-joins where they are at the start, as far as that is allowed and there is room."""
+    free, spare, rules = world[1], world[2], task[8]
+    for j in sequence:
+        x = start_cut[j]
+        if x < 0 or not task[5][j, x]:
+            continue
+        pieces, amount, _ = _piece(task, j, x)
+        fits = _distinct(start_where[j], pieces) <= rules[REPLICAS]
+        for i in range(pieces):
+            h, held = start_where[j, i], amount
+            for k in range(pieces):
+                held += amount * (k != i and start_where[j, k] == h)
+            room = free[h] + spare[h]
+            fits = fits and held <= room and room >= rules[LEAST] and held <= rules[LARGEST] * (1.0 + 1e-12)
+        if fits:
+            cut[j] = x
+            where[j] = start_where[j]
+            _put(task, world, cut, where, j, 1.0)
 
 
 @kernel

@@ -14,14 +14,16 @@ from nova.model.problem import Bools, Problem
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
-from nova.placement.assign import Assignment, assign
+from nova.placement.assign import Assignment, Start, assign
 from nova.placement.links import crossing, ends_of, hosts_off, over_budget, sent_from
 
 ROUNDS = 20
 """How often sub-joins are sent around overfull links before the scenario counts as too tight."""
 
 
-def assign_within(problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> Assignment:
+def assign_within(
+    problem: Problem, joins: SubJoins, space: CostSpace, options: Options, start: Start | None = None
+) -> Assignment:
     """Place all sub-joins, each on hosts that its query may use, and none of the links above its budget.
 
     Where a link carries too much, the sub-joins that send most over it are kept to hosts where they send least, and all
@@ -29,13 +31,13 @@ def assign_within(problem: Problem, joins: SubJoins, space: CostSpace, options: 
     """
     masks = [problem.allowed(row) for row in range(len(problem.queries))]
     if not problem.links and all(mask is None for mask in masks):
-        return assign(problem, joins, space, options)
+        return assign(problem, joins, space, options, start)
     everywhere = np.ones(len(problem.nodes), dtype=np.bool_)
     whole = [everywhere if mask is None else mask for mask in masks]
     has_room = usable(problem.nodes, options) > 0
     ends = ends_of(problem)
     spared: list[frozenset[int]] = [frozenset()] * len(joins)
-    found = _by_mask(problem, joins, space, options, spared, whole, ends)
+    found = _by_mask(problem, joins, space, options, spared, whole, ends, start)
     if not problem.links:
         return found
     for _ in range(ROUNDS):
@@ -61,7 +63,7 @@ def assign_within(problem: Problem, joins: SubJoins, space: CostSpace, options: 
                     excess -= rate[row] - least
         if not moved:
             break
-        found = _by_mask(problem, joins, space, options, spared, whole, ends)
+        found = _by_mask(problem, joins, space, options, spared, whole, ends, start)
     told = over_budget(problem, crossing(joins, found.replicas, ends).totals(len(problem.links)))
     if told:
         raise Infeasible("\n".join(["the links cannot take the load:", *(f"  {line}" for line in told)]))
@@ -76,6 +78,7 @@ def _by_mask(
     spared: list[frozenset[int]],
     whole: list[Bools],
     ends: Bools,
+    start: Start | None,
 ) -> Assignment:
     """Sub-joins that may use the same hosts are placed together; those whose hosts have the least room go first, and
     what they take is other work to those that come after."""
@@ -90,7 +93,8 @@ def _by_mask(
         rows = np.array(members)
         left = replace(nodes, hosts=nodes.hosts & mask, busy=nodes.other_load + loads)
         these = joins.take(rows)
-        placed = assign(replace(problem, nodes=left), these, space, options)
+        running = None if start is None else start.of(rows, len(joins))
+        placed = assign(replace(problem, nodes=left), these, space, options, running)
         loads += node_loads(these, placed.replicas, len(nodes))
         numbered = replace(placed.replicas, join=rows[placed.replicas.join].astype(np.int32))
         parts.append(Assignment(numbered, rows[placed.unplaced].astype(np.int32), placed.missing))
