@@ -40,6 +40,16 @@ def resolved_all(options: Mapping[str, str], place: str) -> dict[str, str]:
     return {name: resolved(value, f"{place}.{name}") for name, value in options.items()}
 
 
+def variables(*texts: str) -> list[str]:
+    """Names of the environment variables that texts refer to, each once."""
+    return sorted({found[2] for text in texts for found in REFERENCE.finditer(text) if found[1] is None})
+
+
+def files(*texts: str) -> list[str]:
+    """Paths of the files that texts refer to, each once."""
+    return sorted({found[2] for text in texts for found in REFERENCE.finditer(text) if found[1] is not None})
+
+
 def shown(address: str) -> str:
     """An address without its password, for messages; one that is only referred to may be shown."""
     parts = urlsplit(address)

@@ -34,7 +34,18 @@ def test_kubernetes_nodes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("4", 4.0), ("940m", 0.94), ("16Gi", 16 * 2.0**30), ("2890148Ki", 2890148 * 1024)]
+    ("text", "value"),
+    [
+        ("4", 4.0),
+        ("940m", 0.94),
+        ("16Gi", 16 * 2.0**30),
+        ("2890148Ki", 2890148 * 1024),
+        ("1500000000n", 1.5),
+        ("2e3", 2000.0),
+        ("1.5T", 1.5e12),
+        ("1Pi", 2.0**50),
+        (".5", 0.5),
+    ],
 )
 def test_kubernetes_quantities(text: str, value: float) -> None:
     assert quantity(text) == pytest.approx(value)
@@ -66,9 +77,10 @@ def test_goldpinger(tmp_path: Path) -> None:
     told = invoke_json("import", "goldpinger", SAMPLES / "goldpinger-check-all.json", "-o", tmp_path)
     assert rows(tmp_path / "rtt.csv") == [
         {"from": "10.132.0.5", "to": "10.132.0.6", "rtt_ms": "3.0"},
-        {"from": "10.132.0.6", "to": "10.132.0.5", "rtt_ms": "5.0"},
+        {"from": "10.132.0.6", "to": "10.132.0.5", "rtt_ms": "0.5"},
     ]
     assert told["warnings"][0].startswith("2 checks failed")
+    assert told["warnings"][1].startswith("2 checks took less than 1 ms: taken as 0.5 ms")
 
 
 def test_consul_coordinates_are_ms_and_plan_as_they_are(tmp_path: Path) -> None:
@@ -84,6 +96,55 @@ def test_consul_coordinates_are_ms_and_plan_as_they_are(tmp_path: Path) -> None:
         "queries: [{id: q, left: a, right: b, window: 1s, sink: agent-one}]\n"
     )
     assert invoke("plan", tmp_path / "scenario.yaml", "-o", tmp_path / "plan").exit_code == 0
+
+
+def test_consul_rtts(tmp_path: Path) -> None:
+    told = invoke_json("import", "consul", SAMPLES / "consul-rtt.txt", "-o", tmp_path)
+    assert rows(tmp_path / "rtt.csv") == [
+        {"from": "gw-1", "to": "hq", "rtt_ms": "21.337"},
+        {"from": "gw-1", "to": "fog", "rtt_ms": "0.61"},
+        {"from": "gw-2", "to": "hq", "rtt_ms": "18.092"},
+        {"from": "gw-2", "to": "fog", "rtt_ms": "1.275"},
+    ]
+    assert told["warnings"] == ["1 lines that are no RTTs passed over"]
+    place = {"Vec": [0.001, 0.002], "Error": 0.1, "Height": 1e-5, "Adjustment": 0}
+    wide = [{"Datacenter": "dc1", "AreaID": "WAN", "Coordinates": [{"Node": "n1.dc1", "Coord": place}]}]
+    file = tmp_path / "wide.json"
+    file.write_text(json.dumps(wide))
+    assert invoke("import", "consul", file, "-o", tmp_path).exit_code == 0
+    assert rows(tmp_path / "nodes.csv")[0]["id"] == "n1.dc1"
+    file.write_text(json.dumps([*wide, {**wide[0], "AreaID": "other"}]))
+    assert "cannot be compared" in invoke("import", "consul", file, "-o", tmp_path).stderr
+
+
+def test_an_ini_inventory(tmp_path: Path) -> None:
+    assert invoke("import", "ansible", SAMPLES / "hosts", "-o", tmp_path, "--capacity", "100/s").exit_code == 0
+    found = {row["id"]: (float(row["capacity"]), row["address"], row["group"]) for row in rows(tmp_path / "nodes.csv")}
+    assert found == {
+        "bastion.example.org": (100.0, "", ""),
+        "edge-1": (400.0, "192.0.2.11", "edge"),
+        "edge-2": (500.0, "", "edge"),
+        "core-01": (9000.0, "192.0.2.20", "core"),
+        "core-03": (9000.0, "192.0.2.20", "core"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[a:wrong]\nx\n", "line 1"),
+        ("[a]\nx[1:999999]\n", "1 to 100,000 hosts"),
+        ("[a]\nx[9:1]\n", "1 to 100,000 hosts"),
+        ("[a]\nx 'y\n", "unclear quotes"),
+        ("[a:children]\nb\n[b:children]\na\n[c]\nx", "a child of itself"),
+        ("[a:vars]\nx\n", "name=value"),
+    ],
+)
+def test_a_broken_ini_inventory_is_told(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text(text)
+    told = invoke("import", "ansible", tmp_path / "hosts", "-o", tmp_path / "out")
+    assert told.exit_code == 2, told.output
+    assert message in told.stderr
 
 
 @pytest.mark.parametrize("file", ["ansible-inventory.json", "inventory.yaml"])

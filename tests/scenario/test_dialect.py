@@ -94,6 +94,27 @@ def test_a_list_of_pairs_names_its_unit_in_the_column(tmp_path: Path) -> None:
         load(with_latency(tmp_path, FILES["rtt.csv"], "latency_unit: s\n"))
 
 
+def test_a_column_rtt_needs_a_unit(tmp_path: Path) -> None:
+    bare = FILES["rtt.csv"].replace("rtt_ms", "rtt")
+    with pytest.raises(InvalidInput, match=r"row 1, field rtt: which unit\? Name the column rtt_ms or rtt_s, or say"):
+        load(with_latency(tmp_path / "a", bare))
+    for text, more in ((bare, "latency_unit: ms\n"), (bare.replace("7\n", "7 ms\n"), ""), (bare, "latency_unit: s\n")):
+        if not more:
+            text = "\n".join(
+                line if k == 0 else line.removesuffix(" ms") + " ms" for k, line in enumerate(text.splitlines())
+            )
+        found = load(with_latency(tmp_path / "b", text, more)).problem.latency
+        assert found is not None
+        factor = 1000 if more.endswith(" s\n") else 1
+        np.testing.assert_allclose(np.sort(found.rtt_ms), np.array([5.7, 8.2, 8.2, 14.1]) * factor)
+
+
+def test_pairs_that_look_like_seconds_are_told(tmp_path: Path) -> None:
+    small = FILES["rtt.csv"].replace("14.1", "0.0141").replace("8.2", "0.0082").replace("5.7", "0.0057")
+    loaded = load(with_latency(tmp_path, small))
+    assert any("if these are seconds, call the column rtt_s" in warning for warning in loaded.warnings)
+
+
 @pytest.mark.parametrize("window", ["1s", "1000ms", {"tumbling": "1s"}])
 def test_a_window_may_be_a_length_alone(window: object, tmp_path: Path) -> None:
     document = copy.deepcopy(SMALL)

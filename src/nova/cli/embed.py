@@ -55,6 +55,9 @@ def command(
         metavar="FILE",
         help="With spark: coordinates that stay as they are; only nodes that are not in them are placed.",
     ),
+    unit: str | None = typer.Option(
+        None, metavar="UNIT", help="With a table whose column is called rtt: ms, s, us or ns. rtt_ms, rtt_s say it."
+    ),
     master: str | None = typer.Option(None, help="With spark: address of a cluster; without one, this machine."),
     as_json: bool = JSON,
 ) -> None:
@@ -86,10 +89,10 @@ def command(
     if engine == "spark":
         from nova.cli.embed_spark import run
 
-        run(scenario, output, overrides, work, base, master, as_json)
+        run(scenario, output, overrides, work, base, unit, master, as_json)
         return
-    if work is not None or base is not None or master is not None:
-        raise InvalidInput([Fault("--engine", "--work, --base and --master need --engine spark", value=engine)])
+    if work is not None or base is not None or unit is not None or master is not None:
+        raise InvalidInput([Fault("--engine", "--work, --base, --unit and --master need --engine spark", value=engine)])
     with progress("reading the scenario"):
         from nova.scenario import load
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from nova.cli.options import unit_in_ms
 from nova.cli.output import emit_json, progress, table, warn
 from nova.model.errors import Fault, InvalidInput
 from nova.model.options import Options
@@ -19,6 +20,7 @@ def run(
     overrides: dict[str, Any],
     folder: Path | None,
     base: Path | None,
+    unit: str | None,
     master: str | None,
     as_json: bool,
 ) -> None:
@@ -38,7 +40,7 @@ def run(
             from nova.spark.ingest.embed.work import Work
 
             bar.update(task, description="reading latencies")
-            latency, options, source = _latency(spark, given, overrides)
+            latency, options, source = _latency(spark, given, overrides, unit)
             figures: dict[str, Any]
             if base is not None:
                 bar.update(task, description="placing newcomers")
@@ -93,17 +95,21 @@ def run(
         _print(figures)
 
 
-def _latency(spark: Any, given: Path, overrides: dict[str, Any]) -> tuple[Any, Options, str]:
+def _latency(spark: Any, given: Path, overrides: dict[str, Any], unit: str | None) -> tuple[Any, Options, str]:
     """The latencies as Spark reads them, the options, and what tells this input from others."""
     from nova.spark.ingest.embed.engine import fingerprint, latency_frame, latency_table
 
     if given.is_dir() or given.name.removesuffix(".gz").endswith((".csv", ".parquet")):
         if not given.exists():
             raise InvalidInput([Fault(str(given), "no such file or folder")])
+        if unit is not None:
+            unit_in_ms(unit)
         chosen = Options(**{name: value for name, value in overrides.items() if value is not None})
-        return latency_table(spark, str(given)), chosen, fingerprint(str(given))
+        return latency_table(spark, str(given), unit), chosen, fingerprint(str(given))
     from nova.scenario import load
 
+    if unit is not None:
+        raise InvalidInput([Fault("--unit", "a scenario says its unit itself: latency_unit", value=unit)])
     loaded = load(given, overrides)
     warn(loaded.warnings)
     latency = loaded.problem.latency

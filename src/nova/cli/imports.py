@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nova.cli import MARKUP
+from nova.cli.options import unit_in_ms
 from nova.cli.output import JSON, emit_json, table, warn
 
 if TYPE_CHECKING:
@@ -52,11 +53,10 @@ def prometheus(
     `curl -s 'prometheus:9090/api/v1/query?query=probe_duration_seconds' > rtt.json`
     """
     from nova.imports.prometheus import read
-    from nova.imports.tables import TO_MS, names_by_address
-    from nova.model.errors import Fault, InvalidInput
+    from nova.imports.tables import names_by_address
 
-    if unit is not None and unit not in TO_MS:
-        raise InvalidInput([Fault("command line", f"one of {', '.join(TO_MS)} expected", field="--unit", value=unit)])
+    if unit is not None:
+        unit_in_ms(unit)
     _finish(read(file, unit, from_label, to_label, names_by_address(out)), out, as_json)
 
 
@@ -76,9 +76,11 @@ def goldpinger(file: Path = FILE, out: Path = OUT, as_json: bool = JSON) -> None
 
 @app.command()
 def consul(file: Path = FILE, out: Path = OUT, capacity: str = CAPACITY, as_json: bool = JSON) -> None:
-    """Network coordinates of Consul's agents: no latency table is needed then. Writes `nodes.csv`.
+    """Network coordinates of Consul's agents: no latency table is needed then. Writes `nodes.csv`; from the text of
+    `consul rtt` it writes `rtt.csv`.
 
-    Example: `curl -s consul:8500/v1/coordinate/nodes > nodes.json && nova import consul nodes.json -o my`
+    Examples: `curl -s consul:8500/v1/coordinate/nodes > nodes.json && nova import consul nodes.json -o my`,
+    `for n in a b c; do consul rtt $n; done > rtt.txt && nova import consul rtt.txt -o my`
     """
     from nova.imports.consul import read
 
@@ -89,7 +91,9 @@ def consul(file: Path = FILE, out: Path = OUT, capacity: str = CAPACITY, as_json
 def ansible(file: Path = FILE, out: Path = OUT, capacity: str = CAPACITY, as_json: bool = JSON) -> None:
     """Machines of an Ansible inventory, with the variable `nova_capacity` where they have it. Writes `nodes.csv`.
 
-    Example: `ansible-inventory --list > inventory.json && nova import ansible inventory.json -o my`
+    FILE is the output of `ansible-inventory --list`, or the inventory itself, INI or YAML.
+
+    Example: `nova import ansible /etc/ansible/hosts -o my --capacity 500/s`
     """
     from nova.imports.ansible import read
 

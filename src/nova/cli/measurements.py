@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nova.cli.options import UNIT, unit_in_ms
 from nova.cli.output import JSON, emit_json, percent, progress, table, warn
 from nova.model.errors import Fault, InvalidInput
 from nova.model.units import DURATION, RTT, Quantity
@@ -46,6 +47,7 @@ def command(
         metavar="PART=COLUMN,…",
         help="Which column is from, to, rtt, time, sequence or site, where their names do not say it.",
     ),
+    unit: str = UNIT,
     nodes: str | None = typer.Option(None, metavar="FILE", help="Table of nodes; pings of others are quarantined."),
     follow: bool = typer.Option(
         False,
@@ -76,6 +78,7 @@ def command(
     require("the report's picture", "matplotlib")
     if zeros not in ("missing", "floored"):
         raise InvalidInput([Fault("--zeros", "missing or floored expected", value=zeros)])
+    unit_ms = unit_in_ms(unit)
     floor_ms, max_rtt_ms = _quantity(floor, "--floor", RTT), _quantity(max_rtt, "--max-rtt", RTT)
     bucket_ms = _quantity(bucket, "--bucket", DURATION)
     earliest = datetime(2000, 1, 1, tzinfo=UTC) if since is None else _time(since, "--since")
@@ -93,7 +96,7 @@ def command(
             from nova.spark.ingest.measurements.validate import Rules, Zeros
 
             meaning: Zeros = "floored" if zeros == "floored" else "missing"
-            rules = Rules(meaning, floor_ms, max_rtt_ms, earliest, latest)
+            rules = Rules(meaning, floor_ms, max_rtt_ms, earliest, latest, unit_ms)
             task = Task(inputs, output, bucket_ms, rules, chosen(columns), nodes, seed)
             if follow:
                 bar.stop()

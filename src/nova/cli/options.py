@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+import typer
+
 from nova.model.errors import Fault, InvalidInput
+
+UNIT = typer.Option("ms", metavar="UNIT", help="What RTTs without a unit are in: ms, s, us or ns.")
+
+
+def unit_in_ms(unit: str) -> float:
+    """ms of one of the units that RTTs may be in."""
+    from nova.model.units import RTT_UNITS
+
+    if unit not in RTT_UNITS:
+        message = f"one of {', '.join(RTT_UNITS)} expected"
+        raise InvalidInput([Fault("command line", message, field="--unit", value=unit)])
+    return RTT_UNITS[unit]
 
 
 def milliseconds(text: str, name: str) -> float:

@@ -1,12 +1,16 @@
-"""Ansible: machines of an inventory, from `ansible-inventory --list` (JSON) or a YAML inventory."""
+"""Ansible: machines of an inventory: `ansible-inventory --list` (JSON), or the inventory itself in YAML or INI."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+from nova.imports import inventory
 from nova.imports.tables import Imported, Row, need, read_any, wrong
+from nova.model.reading import read_text
 from nova.model.units import RATE
+from nova.scenario.document import parse_yaml
 
 CAPACITY = "nova_capacity"
 """Variable of a host (or of its group) with its capacity."""
@@ -14,7 +18,7 @@ CAPACITY = "nova_capacity"
 
 def read(path: Path, capacity: float) -> Imported:
     """One row per host: its capacity from the variable `nova_capacity`, else `capacity`; its address and its groups."""
-    document = need(read_any(path), dict, path, "")
+    document = need(_document(path), dict, path, "")
     hosts: dict[str, dict[str, Any]] = {}
     groups: dict[str, list[str]] = {}
     if "_meta" in document:
@@ -32,6 +36,18 @@ def read(path: Path, capacity: float) -> Imported:
     rows = [_row(host, own, groups[host], path, capacity) for host, own in hosts.items()]
     unknown = sum(CAPACITY not in own for own in hosts.values())
     return Imported({"nodes": rows}, [f"{unknown} hosts state no {CAPACITY}: --capacity is taken"] if unknown else [])
+
+
+def _document(path: Path) -> Any:
+    """JSON where it begins like it, YAML by its ending or by a first line like `all:`, else INI, as Ansible has it."""
+    text = read_text(path, "an inventory")
+    lines = (line.strip() for line in text.splitlines())
+    first = next((line for line in lines if line and line[0] not in "#;"), "")
+    if first.startswith("{") or path.suffix.lower() in (".json", ".yaml", ".yml"):
+        return read_any(path)
+    if first == "---" or re.fullmatch(r"[^\s=\[]+:", first):
+        return parse_yaml(text, str(path))
+    return inventory.parse(text, path)
 
 
 def _walk(

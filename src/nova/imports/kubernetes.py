@@ -14,15 +14,20 @@ LABELS = {
     "node.kubernetes.io/instance-type": "instance_type",
     "kubernetes.io/arch": "arch",
 }
-_SCALE = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+_SCALE = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3} | {
+    prefix + binary: (2.0**10 if binary else 1e3) ** (power + 1)
+    for power, prefix in enumerate(("k", "M", "G", "T", "P", "E"))
+    for binary in ("", "i")
+}
+_SCALE["Ki"] = _SCALE.pop("ki")
 
 
 def quantity(text: object) -> float:
     """A Kubernetes quantity such as 3920m or 16Gi; ValueError where it is none."""
-    found = re.fullmatch(r"([0-9.]+)(m|k|M|G|Ki|Mi|Gi|Ti)?", str(text))
-    if found is None:
+    found = re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]{1,2})|([numkKMGTPE]i?)?)", str(text))
+    if found is None or (found[3] or "") not in _SCALE:
         raise ValueError("a quantity such as 3920m or 16Gi expected")
-    return float(found[1]) * _SCALE[found[2] or ""]
+    return float(found[1]) * 10.0 ** int(found[2] or 0) * _SCALE[found[3] or ""]
 
 
 def read(path: Path, per_core: float) -> Imported:

@@ -6,7 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from nova.imports.tables import TO_MS, Imported, host_of, latency_rows, need, read_any, wrong
+from nova.imports.tables import Imported, host_of, latency_rows, need, read_any, wrong
+from nova.model.units import RTT_UNITS
 
 FROM = ("source", "from", "src", "probe", "prober", "node")
 TO = ("instance", "target", "to", "destination", "dst")
@@ -28,7 +29,7 @@ def read(path: Path, unit: str | None, from_label: str | None, to_label: str | N
             for wanted in ((from_label, FROM, "--from-label"), (to_label, TO, "--to-label"))
         ]
         a, b = (names.get(host_of(end), host_of(end)) for end in ends)
-        factor = TO_MS[_unit(metric, path, k, unit)]
+        factor = RTT_UNITS[_unit(metric, path, k, unit)]
         for value in _values(series, path, k):
             if math.isfinite(value) and value > 0:
                 measured.setdefault((a, b), []).append(value * factor)

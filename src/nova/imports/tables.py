@@ -13,9 +13,9 @@ from nova.files import appearing, name_of
 from nova.model.errors import Fault, InvalidInput, NovaError
 from nova.model.ids import REFUSED, has_control
 from nova.model.reading import parse_json, read_text
+from nova.scenario.document import parse_yaml
 
 Row = Mapping[str, Any]
-TO_MS = {"ms": 1.0, "s": 1e3, "us": 1e-3, "ns": 1e-6}
 
 
 @dataclass
@@ -30,8 +30,6 @@ def read_any(path: Path) -> Any:
     """A JSON or YAML file as plain values."""
     text = read_text(path, "a document")
     if path.suffix.lower() in (".yaml", ".yml"):
-        from nova.scenario.document import parse_yaml
-
         return parse_yaml(text, str(path))
     return parse_json(text, str(path))
 

@@ -100,5 +100,8 @@ RATE = Quantity(
 RTT = Quantity("ms", {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "μs": 1e-3, "ms": 1.0, "s": 1e3})
 """Latencies and coordinates; a bare number is milliseconds."""
 
+RTT_UNITS = {"ms": 1.0, "s": 1e3, "us": 1e-3, "ns": 1e-6}
+"""ms of one of the units that bare RTTs may be meant in: `latency_unit` of a scenario, `--unit` of commands."""
+
 DURATION = Quantity("ms", {**RTT.units, "min": 6e4, "h": 3.6e6, "d": 8.64e7}, bare=False)
 """Lengths of time that nobody should have to guess the unit of, such as windows."""

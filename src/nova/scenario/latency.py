@@ -16,15 +16,14 @@ import pyarrow.compute as pc
 from nova.costspace.fillers import fillers
 from nova.model.plausible import LEAST_MS
 from nova.model.problem import Bools, Floats, Ints, Latency, Nodes
-from nova.model.units import RTT, Quantity
+from nova.model.units import RTT, RTT_UNITS, Quantity
 from nova.scenario.faults import Faults, listed
 from nova.scenario.table import Table
 
 ABSURD_MS = 60_000.0
 """A round trip of more than a minute is a mistake of units, not a network."""
-UNITS = {"ms": 1.0, "s": 1e3, "us": 1e-3}
-"""ms of one of the units that RTTs may be meant in."""
-RTTS = tuple(f"rtt_{unit}" for unit in UNITS)
+RTTS = (*(f"rtt_{unit}" for unit in RTT_UNITS), "rtt")
+"""Columns of RTTs; `rtt` does not say its unit, so the scenario or each cell has to."""
 LOOKS_LIKE_SECONDS = 1.0
 """A matrix without a unit and without an RTT of this many ms is one of seconds, or of a single rack: one has to say."""
 
@@ -120,7 +119,7 @@ def _entries(table: Table, names: list[str], unit: str) -> Floats:
 
 def _rtts(table: Table, name: str, unit: str, empty: float | None = None) -> Floats:
     """A column of RTTs in ms. Cells may have units of their own where ms are meant."""
-    factor = UNITS[unit]
+    factor = RTT_UNITS[unit]
     quantity = RTT if unit == "ms" else Quantity(unit, {})
     return factor * table.numbers(name, quantity, empty=empty, most=ABSURD_MS / factor, least=LEAST_MS / factor)
 
@@ -131,8 +130,15 @@ def _from_edges(table: Table, nodes: pa.StringArray, warnings: list[str], unit: 
     origin = table.references("from", nodes, "node") if "from" in table.columns else None
     target = table.references("to", nodes, "node") if "to" in table.columns else None
     named = next((name for name in RTTS if name in table.columns), "rtt_ms")
-    told = named.removeprefix("rtt_")
-    if unit is not None and unit != told:
+    told = named.removeprefix("rtt_") if named != "rtt" else unit
+    if told is None:
+        if _has_units(table, named):
+            told = "ms"
+        else:
+            message = "which unit? Name the column rtt_ms or rtt_s, or say `latency_unit: ms` or `s` in the scenario"
+            table.faults.add(table.place, message, 1 if table.lines is not None else None, named)
+            return None
+    elif unit is not None and unit != told:
         message = f"the scenario says `latency_unit: {unit}`, and this column is one of {told}"
         table.faults.add(table.place, message, 1 if table.lines is not None else None, named)
     rtt = _rtts(table, named, told) if named in table.columns else None
@@ -152,9 +158,21 @@ def _from_edges(table: Table, nodes: pa.StringArray, warnings: list[str], unit: 
     )
     if len(table.faults) > before:
         return None
+    if unit is None and named == "rtt_ms" and len(rtt) > 2 and 0 < rtt.max() < LOOKS_LIKE_SECONDS:
+        warnings.append(
+            f"{table.place}: the largest RTT is {rtt.max():g} ms; if these are seconds, call the column rtt_s"
+        )
     same = origin == target
     _warn_diagonal(rtt[same], table.place, warnings)
     return _measured(origin[~same], target[~same], rtt[~same], table.place, warnings)
+
+
+def _has_units(table: Table, name: str) -> bool:
+    """Whether every cell says its own unit."""
+    column = table.columns[name]
+    if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
+        return False
+    return bool(pc.all(pc.match_substring_regex(column, r"[0-9.]\s*(ns|us|µs|μs|ms|s)\s*$")).as_py())
 
 
 def _warn_diagonal(values: Floats, place: str, warnings: list[str]) -> None:

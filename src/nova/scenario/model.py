@@ -369,7 +369,7 @@ class Document(_Part):
     latency: Table | None = None
     """Square matrix of RTTs in ms (first column: id), or table with the columns from, to, rtt_ms (or rtt_s, rtt_us).
     Not needed where the nodes carry coordinates."""
-    latency_unit: Literal["ms", "s", "us"] | None = None
+    latency_unit: Literal["ms", "s", "us", "ns"] | None = None
     """What the numbers of a latency matrix are; ms where not stated."""
     links: Table | None = None
     """Table with the columns from, to and budget (tuples/s; or mbit_s and tuple_bytes): at most so much travels from

@@ -107,3 +107,43 @@ def test_a_site_too_large_for_a_secret_is_told(tmp_path: Path) -> None:
     (one.folder / "replicas.parquet").write_bytes(b"x" * 1_000_001)
     with pytest.raises(InvalidInput, match="build them into an image"):
         FORMATS["k8s"]([one], tmp_path, BROKER)
+
+
+def test_what_a_site_refers_to_is_passed_to_it(tmp_path: Path) -> None:
+    """Variables and files, by the means of each format; no value of them is written."""
+    (site,) = sites(tmp_path, ("fog",))
+    options = {"password": "${BROKER_PASSWORD}", "ca": "${file:/run/secrets/ca.pem}", "plain": "x"}
+    (site.folder / "site.json").write_text(json.dumps({"site": "fog", "streams": {"a": options, "b": options}}))
+    (file,) = FORMATS["compose"]([site], tmp_path, BROKER)
+    document = yaml.safe_load(file.read_text())
+    validate(document, "compose.json")
+    service = document["services"]["nova-fog"]
+    assert service["environment"] == {"BROKER_PASSWORD": "${BROKER_PASSWORD:?is not set}"}
+    assert service["volumes"][2] == {
+        "type": "bind", "source": "/run/secrets/ca.pem", "target": "/run/secrets/ca.pem", "read_only": True,
+    }  # fmt: skip
+    (unit,) = FORMATS["systemd"]([site], tmp_path, BROKER)
+    assert "EnvironmentFile=/etc/nova/nova-fog.env" in unit.read_text().splitlines()
+    (manifests,) = FORMATS["k8s"]([site], tmp_path, BROKER)
+    _, stateful = yaml.safe_load_all(manifests.read_text())
+    validate(stateful, "kubernetes.json")
+    pod = stateful["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert container["env"] == [
+        {
+            "name": "BROKER_PASSWORD",
+            "valueFrom": {"secretKeyRef": {"name": "nova-credentials", "key": "BROKER_PASSWORD"}},
+        }
+    ]
+    mounted = container["volumeMounts"][2]
+    assert mounted["mountPath"] == "/run/secrets/ca.pem"
+    assert re.fullmatch(r"[-._a-zA-Z0-9]+", mounted["subPath"])
+    assert pod["volumes"][1] == {"name": "credentials", "secret": {"secretName": "nova-credentials"}}
+
+
+def test_a_variable_that_no_service_can_have_is_told(tmp_path: Path) -> None:
+    (site,) = sites(tmp_path, ("fog",))
+    (site.folder / "site.json").write_text(json.dumps({"exchange": "mqtt://ops:${a b}@broker"}))
+    for name in ("compose", "systemd", "k8s"):
+        with pytest.raises(InvalidInput, match="letters, digits and _"):
+            FORMATS[name]([site], tmp_path, BROKER)

@@ -1,7 +1,8 @@
 """Roads out: the folders of sites as services of Docker Compose, units of systemd, or manifests of Kubernetes.
 
 Ids stay data: objects are named by labels made from them, and what a format would expand is escaped. Files that hold
-the address of the exchange, which may hold a password, are for their owner alone.
+the address of the exchange, which may hold a password, are for their owner alone. What a site refers to as `${NAME}` or
+`${file:PATH}` is passed to it by the means of each format, and stands in no file.
 """
 
 from __future__ import annotations
@@ -17,11 +18,18 @@ from typing import Any
 import yaml
 
 import nova
+from nova.credentials import files, variables
 from nova.files import label_of
 from nova.model.errors import Fault, InvalidInput
+from nova.model.reading import read_json
+from nova.spark.sites.share import FILE
 
 IMAGE = f"nova-placement:{nova.__version__}"
 """What the Dockerfile of this project is built as."""
+CREDENTIALS = "nova-credentials"
+"""Secret of Kubernetes that holds what sites refer to: a key per variable, and one per file."""
+ETC = "/etc/nova"
+"""Where a unit of systemd finds the variables of its site, in a file for root alone."""
 MOST_SECRET = 1_000_000
 """Bytes of a site's files that Kubernetes takes in a Secret."""
 OPT = "/opt/nova"
@@ -39,6 +47,24 @@ class Site:
     def label(self) -> str:
         return f"nova-{label_of(self.id)}"
 
+    def variables(self) -> list[str]:
+        """Environment variables that its configuration refers to."""
+        found = variables(self._configuration())
+        for name in found:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+                message = "letters, digits and _ expected in the name of an environment variable"
+                raise InvalidInput([Fault(str(self.folder / FILE), message, value=f"${{{name}}}")])
+        return found
+
+    def files(self) -> list[str]:
+        """Files that its configuration refers to."""
+        return files(self._configuration())
+
+    def _configuration(self) -> str:
+        """Where references may stand: the address of the exchange, and inputs. Ids are none."""
+        told = read_json(self.folder / FILE, "a site")
+        return json.dumps([told.get("exchange"), told.get("streams")], ensure_ascii=False)
+
 
 def compose(sites: Sequence[Site], out: Path, exchange: str, image: str = IMAGE) -> list[Path]:
     """`compose.yaml`: one service per site, its folder mounted, its checkpoint in a volume."""
@@ -50,10 +76,16 @@ def compose(sites: Sequence[Site], out: Path, exchange: str, image: str = IMAGE)
         ]
         if "://" not in exchange:
             mounts.append({"type": "bind", "source": _dollars(exchange), "target": _dollars(exchange)})
+        mounts += [
+            {"type": "bind", "source": _dollars(path), "target": _dollars(path), "read_only": True}
+            for path in site.files()
+        ]
+        needed = {name: f"${{{name}:?is not set}}" for name in site.variables()}
         services[site.label] = {
             "image": image,
             "command": ["run", "/site", "--site", _dollars(site.id), "-o", "/run/nova"],
             "restart": "unless-stopped",
+            **({"environment": needed} if needed else {}),
             "volumes": mounts,
             "labels": {"nova.site": _dollars(site.id)},
         }
@@ -80,6 +112,7 @@ def systemd(sites: Sequence[Site], out: Path, exchange: str) -> list[Path]:
             "",
             "[Service]",
             f"WorkingDirectory={home}",
+            *([f"EnvironmentFile={ETC}/{site.label}.env"] if site.variables() else []),
             f"ExecStart={home}/run.sh",
             "Restart=on-failure",
             "RestartSec=5",
@@ -128,19 +161,32 @@ def kubernetes(sites: Sequence[Site], out: Path, exchange: str, image: str = IMA
                 "data": {name: base64.b64encode(value).decode() for name, value in content.items()},
             }
         )
+        needed = [
+            {"name": name, "valueFrom": {"secretKeyRef": {"name": CREDENTIALS, "key": name}}}
+            for name in site.variables()
+        ]
+        kept = {path: label_of(path) for path in site.files()}
         pod: dict[str, Any] = {
             "containers": [
                 {
                     "name": "site",
                     "image": image,
                     "args": ["run", "/site", "--site", _parentheses(site.id), "-o", "/run/nova"],
+                    **({"env": needed} if needed else {}),
                     "volumeMounts": [
                         {"name": "site", "mountPath": "/site", "readOnly": True},
                         {"name": "run", "mountPath": "/run/nova"},
+                        *(
+                            {"name": "credentials", "mountPath": path, "subPath": key, "readOnly": True}
+                            for path, key in kept.items()
+                        ),
                     ],
                 }
             ],
-            "volumes": [{"name": "site", "secret": {"secretName": site.label}}],
+            "volumes": [
+                {"name": "site", "secret": {"secretName": site.label}},
+                *([{"name": "credentials", "secret": {"secretName": CREDENTIALS}}] if kept else []),
+            ],
         }
         if re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?", site.id):
             pod["nodeSelector"] = {"kubernetes.io/hostname": site.id}

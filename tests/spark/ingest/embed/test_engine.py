@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ import pytest
 
 from builders import invoke, invoke_json
 from nova.costspace import CostSpace, embed_latency, measure, phantom
+from nova.model.errors import InvalidInput
 from nova.model.options import Options
 from nova.model.problem import Floats, Latency
 
@@ -86,6 +88,19 @@ def compare(latency: Latency, n: int, m: int, folder: Path, blocks: int | None) 
     )
     print(f"held-out error: spark {errors[0]:.4f}, local {errors[1]:.4f}")
     return errors
+
+
+def test_a_table_says_its_unit_or_is_told(spark: Any, tmp_path: Path) -> None:
+    from nova.spark.ingest.embed.engine import latency_table
+
+    for name, unit in (("rtt_ms", None), ("rtt_us", None), ("rtt", "us"), ("rtt_ms", "ms")):
+        factor = 1000.0 if "us" in (name[4:], unit) else 1.0
+        file = tmp_path / f"{name}-{unit}.csv"
+        file.write_text(f"from,to,{name}\na,b,{12.5 * factor}\n")
+        (row,) = latency_table(spark, str(file), unit).collect()
+        assert float(row["rtt_ms"]) == 12.5
+    with pytest.raises(InvalidInput, match="--unit says what rtt is in"):
+        latency_table(spark, str(tmp_path / "rtt-us.csv"))
 
 
 @pytest.mark.parametrize("blocks", [None, pytest.param(4, marks=pytest.mark.slow)])

@@ -199,6 +199,14 @@ def test_floored_zeros_are_kept_and_counted(tmp_path: Path) -> None:
     assert (row["min_ms"], row["median_ms"]) == (0.25, 0.25)
 
 
+def test_rtts_in_seconds(tmp_path: Path) -> None:
+    (tmp_path / "raw.csv").write_text("from,to,time,rtt\na,b,1700000000,0.012\na,b,1700000001,0.014\n")
+    told = invoke_json("measurements", tmp_path / "raw.csv", "-o", tmp_path / "out", "--unit", "s")
+    assert told["output"]
+    assert read(tmp_path / "out", "latency.parquet")["rtt_ms"].tolist() == pytest.approx([13.0], abs=1.01)
+    assert invoke("measurements", tmp_path / "raw.csv", "-o", tmp_path / "o", "--unit", "h").exit_code == 2
+
+
 def test_one_ping_per_pair_and_bucket_is_drawn_too(tmp_path: Path) -> None:
     """Matrices hour by hour have no jitter at all; the picture must not need any."""
     (tmp_path / "m.csv").write_text("from,to,time,rtt\na,b,1700000000,4\nb,a,1700000000,5\na,b,1700010000,6\n")

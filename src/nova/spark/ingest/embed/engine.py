@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from nova.costspace.accuracy import measure, tiv
 from nova.costspace.table import axes
@@ -20,12 +21,11 @@ from nova.model.options import Options
 from nova.model.problem import Latency
 from nova.model.reading import columns_of, read_numbers
 from nova.model.space import CostSpace
+from nova.model.units import RTT_UNITS
 from nova.spark.ingest.embed.newcomers import place_newcomers
 from nova.spark.ingest.embed.prepare import Shape, prepare
 from nova.spark.ingest.embed.solve import Sample, solve
 from nova.spark.ingest.embed.work import IDS, Work, read_arrow
-
-NEEDED = ("from", "to", "rtt_ms")
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,24 @@ class Embedded:
     """Epochs that an earlier, killed run had done already."""
 
 
-def latency_table(spark: SparkSession, path: str) -> DataFrame:
-    """The latencies of a file or folder (CSV or Parquet) with `from, to, rtt_ms`, such as `latency.parquet` of
-    `nova measurements`."""
+def latency_table(spark: SparkSession, path: str, unit: str | None = None) -> DataFrame:
+    """The latencies of a file or folder (CSV or Parquet) with `from, to` and `rtt_ms`, as `nova measurements` writes
+    them, or `rtt_s`, `rtt_us`, `rtt_ns`, or `rtt` in a `unit`."""
     text = path.removesuffix(".gz").endswith(".csv")
     table = spark.read.option("header", "true").csv(path) if text else spark.read.parquet(path)
-    missing = [name for name in NEEDED if name not in table.columns]
+    told = {f"rtt_{name}": factor for name, factor in RTT_UNITS.items()}
+    if unit is not None:
+        told = {f"rtt_{unit}": RTT_UNITS[unit], "rtt": RTT_UNITS[unit]}
+    named = next((name for name in told if name in table.columns), "rtt_ms")
+    missing = [name for name in ("from", "to", named) if name not in table.columns]
     if missing:
+        hint = "; --unit says what rtt is in" if "rtt" in table.columns and unit is None else ""
+        there = ", ".join(table.columns)
         raise InvalidInput(
-            [Fault(path, f"no column {name!r} among {', '.join(table.columns)}", row=1, field=name) for name in missing]
+            [Fault(path, f"no column {name!r} among {there}{hint}", row=1, field=name) for name in missing]
         )
-    return table.select(*NEEDED)
+    rtt = f.col(named) if told[named] == 1.0 else f.col(named).cast("double") * told[named]
+    return table.select("from", "to", rtt.alias("rtt_ms"))
 
 
 def latency_frame(spark: SparkSession, ids: pa.StringArray, latency: Latency) -> DataFrame:

@@ -45,6 +45,8 @@ class Rules:
     since: datetime = datetime(2000, 1, 1, tzinfo=UTC)
     until: datetime | None = None
     """None: a day from now, as no clock is that far ahead."""
+    unit_ms: float = 1.0
+    """ms of one of the units that RTTs are in."""
 
     def range_us(self) -> tuple[int, int]:
         """The times that count, in µs since the epoch."""
@@ -70,6 +72,8 @@ def judge(raw: DataFrame, rules: Rules, nodes: DataFrame | None = None) -> tuple
         raw = raw.select(*others, *known_ids, known.alias("known"))
         known = f.col("known")
     since, until = rules.range_us()
+    if rules.unit_ms != 1.0:
+        raw = raw.withColumn("rtt", f.col("rtt") * rules.unit_ms)
     rtt = f.col("rtt")
     infinite = f.abs(rtt) == f.lit(float("inf"))
     tests: list[tuple[str, Column]] = [
