@@ -23,10 +23,10 @@ from builders import FILES, SMALL, invoke, write_events, write_files, write_scen
 from mutations import damaged
 from nova.model.errors import NovaError
 
-SHORT, LONG = 25, 600
+SHORT, LONG = 20, 500
 """Inputs of each reader in the short and in the long run."""
-HANG_S = 20
-"""Longer than any reader may take, on a machine that has other things to do."""
+HANG_S = 90
+"""Longer than any reader may take, on a machine that has other things to do and compiles kernels meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,79 @@ def _parquet_scenario(folder: Path) -> None:
             if name == "nodes.csv":
                 del columns["x"], columns["y"]  # the measured times decide
             pq.write_table(pa.table(columns), folder / name.replace(".csv", ".parquet"))
+
+
+def _matrix_scenario(folder: Path) -> None:
+    """Latencies as a matrix with a decimal comma, pairs as a table, links, requirements and keys."""
+    ids = ("edge1", "edge2", "fog", "hq")
+    rows = [";".join([a, *(f"{abs(i - j) * 7},5" if i != j else "0" for j in range(4))]) for i, a in enumerate(ids)]
+    write_files(
+        folder,
+        {
+            "rtt.csv": "\n".join(["id;" + ";".join(ids), *rows]) + "\n",
+            "nodes.csv": "id,capacity,hosts,zone\nedge1,60,,a\nedge2,60,,a\nfog,120,true,b\nhq,20,false,b\n",
+            "pairs.csv": "left,right,output_rate\np1,h1,5\np2,h2,\n",
+            "scenario.yaml": FILES["scenario.yaml"].replace(
+                "    on: region\n",
+                "    pairs: pairs.csv\n    requires: zone in [a, b]\n    key: {column: value, cardinality: 9}\n",
+            )
+            + "links:\n  - {label: zone, from: a, to: b, budget: 500/s}\noptions: {seed: 3, partition: grid}\n",
+        },
+    )
+
+
+def _sql_scenario(folder: Path) -> None:
+    """A query in SQL over declared columns and columns that the inputs' files show."""
+    sql = (
+        "SELECT window_start, p.region, count(*) AS n FROM pressure AS p JOIN humidity AS h ON p.region = h.region"
+        " AND TUMBLE(p.time, INTERVAL '10' SECOND) = TUMBLE(h.time, INTERVAL '10' SECOND)"
+        " WHERE p.level > 3 GROUP BY window_start, p.region"
+    )
+    head, _, _ = FILES["scenario.yaml"].partition("queries:")
+    head = head.replace(
+        "{sources: pressure.csv}", "{sources: pressure.csv, columns: {level: {type: bigint, distinct: 9}}}"
+    ).replace("{sources: humidity.csv}", "{sources: humidity.csv, input: {format: json, path: humidity.json}}")
+    write_files(
+        folder,
+        {
+            "scenario.yaml": f"{head}queries:\n  - {{id: q, sink: hq, sql: {json.dumps(sql)}}}\n",
+            "humidity.json": '{"source": "h1", "time": 1700000000000, "value": 3.5, "wet": true}\n',
+        },
+    )
+
+
+def _instance(folder: Path) -> None:
+    nodes = [
+        {"id": k, "x": 3 * k, "y": k, "role": "sink" if k == 0 else "source", "capacity": 50, "rate": k}
+        for k in range(4)
+    ]
+    document = {
+        "sink": 0, "params": {"sigma": 0.4}, "nodes": nodes, "pairs": [{"left": 1, "right": 2, "output": 4}],
+        "published_scripts": {"sink-based": {"lat_exact_mean": 7.5}},
+    }  # fmt: skip
+    (folder / "tiny-0.json").write_text(json.dumps(document))
+
+
+def _read_instance(folder: Path) -> None:
+    from nova.datasets.instances import load
+
+    load(folder / "tiny-0.json")
+
+
+def _run_folder(folder: Path) -> None:
+    flow = {"window_us": 1000, "on": [], "cells": 4, "lateness_ms": 5, "left": [], "right": []}
+    (folder / "run.json").write_text(json.dumps({"scenario": "digest", "flows": {"climate": flow}}))
+
+
+def _read_run_folder(folder: Path) -> None:
+    from nova.routing.flow import Flow
+    from nova.spark.job.folder import RunFolder
+
+    run = RunFolder(folder)
+    run.adopt("digest")
+    run.mode()
+    empty = pa.schema([])
+    run.remember("climate", Flow("climate", 1000, (), empty, empty, 4), 5)
 
 
 EVENTS = (
@@ -192,6 +265,10 @@ READERS: dict[str, Reader] = {
         command("plan", "@scenario.json", "-o", "@out"),
         ("*",),
     ),
+    "scenario-matrix": Reader(_matrix_scenario, command("plan", "@scenario.yaml", "-o", "@out"), ("*",)),
+    "scenario-sql": Reader(_sql_scenario, command("plan", "@scenario.yaml", "--explain-query"), ("*.yaml", "*.json")),
+    "instance": Reader(_instance, _read_instance, ("*",)),
+    "run-folder": Reader(_run_folder, _read_run_folder, ("run.json",)),
     "plan": Reader(_planned, command("evaluate", "@s/scenario.yaml", "@plan"), PLAN),
     "plan-explain": Reader(_planned, command("explain", "@s/scenario.yaml", "@plan"), PLAN),
     "plan-diff": Reader(_second_plan, command("diff", "@plan", "@plan2"), PLAN),
@@ -217,20 +294,30 @@ def _sampled(folder: Path) -> None:
 
 
 IMPORTS = {
-    "k8s": ("@kubectl-nodes.json",),
-    "prometheus": ("@prometheus-vector.json",),
-    "goldpinger": ("@goldpinger-check-all.json",),
-    "consul": ("@consul-coordinates.json",),
-    "ansible": ("@inventory.yaml",),
-    "kafka": ("@offsets-before.txt", "@offsets-after.txt", "--describe", "@topics-described.txt", "--seconds", "60"),
+    "k8s": ("k8s", "@kubectl-nodes.json"),
+    "prometheus": ("prometheus", "@prometheus-vector.json"),
+    "goldpinger": ("goldpinger", "@goldpinger-check-all.json"),
+    "consul": ("consul", "@consul-coordinates.json"),
+    "consul-rtt": ("consul", "@consul-rtt.txt"),
+    "ansible": ("ansible", "@inventory.yaml"),
+    "ansible-ini": ("ansible", "@hosts"),
+    "kafka": (
+        "kafka",
+        "@offsets-before.txt",
+        "@offsets-after.txt",
+        "--describe",
+        "@topics-described.txt",
+        "--seconds",
+        "60",
+    ),
 }
 for _kind, _words in IMPORTS.items():
     READERS[f"import-{_kind}"] = Reader(
         _sampled,
-        command("import", _kind, *_words, "-o", "@out"),
+        command("import", *_words, "-o", "@out"),
         tuple(word[1:] for word in _words if word.startswith("@")),
     )
-SPARK_ROOM = ("changes", "coordinates", "regions", "site")
+SPARK_ROOM = ("changes", "coordinates", "regions", "run-folder", "site")
 """Readers of the room that needs pyspark (though no session)."""
 
 

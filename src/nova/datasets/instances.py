@@ -7,7 +7,6 @@ the sink, and under `published_scripts` the figures that the published scripts r
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from nova.model.errors import Fault, InvalidInput
 from nova.model.problem import Nodes, Pairs, Problem, Query, Sources
+from nova.model.reading import parse_json, read_bytes, short
 
 REQUIRED = ("nodes", "pairs", "sink")
 
@@ -39,24 +39,24 @@ class Instance:
 def load(path: str | Path) -> Instance:
     """Read an instance. Capacities stay as the file states them (level `inf` says 9,999,999 tuples/s)."""
     path = Path(path)
-    try:
-        text = path.read_bytes()
-        document: dict[str, Any] = json.loads(text)
-    except FileNotFoundError:
-        raise InvalidInput([Fault(str(path), "no such instance file")]) from None
-    except json.JSONDecodeError as error:
-        raise InvalidInput([Fault(str(path), f"not JSON: {error}")]) from None
+    text = read_bytes(path, "an instance")
+    document = parse_json(text, str(path), "an instance")
+    if not isinstance(document, dict):
+        raise InvalidInput([Fault(str(path), "not an instance: a JSON object expected", value=short(document))])
     missing = [name for name in REQUIRED if name not in document]
     if missing:
         raise InvalidInput([Fault(str(path), "missing", field=name) for name in missing])
-    params = document.get("params", {})
-    return Instance(
-        name=path.stem,
-        problem=_problem(document, str(path), hashlib.sha256(text).hexdigest()),
-        published=document.get("published_scripts", {}),
-        sigma=params.get("sigma"),
-        c_min=float(params.get("c_min") or 0.0),
-    )
+    try:
+        params = document.get("params", {})
+        return Instance(
+            name=path.stem,
+            problem=_problem(document, str(path), hashlib.sha256(text).hexdigest()),
+            published=document.get("published_scripts", {}),
+            sigma=params.get("sigma"),
+            c_min=float(params.get("c_min") or 0.0),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise InvalidInput([Fault(str(path), f"not an instance as it was published: {error!r:.100}")]) from None
 
 
 def load_instance(path: str | Path) -> Problem:

@@ -24,9 +24,13 @@ SHOWN = 20
 
 
 def parse_json(text: str | bytes, file: str, what: str = "JSON") -> Any:
-    """The value that a JSON text holds; what is no JSON, or nested without end, is told with its line."""
+    """The value that a JSON text holds; what is no JSON, or nested without end, is told with its line. So is half a
+    character (a lone surrogate), which JSON can write and nothing can print."""
     try:
-        return json.loads(text)
+        content = json.loads(text)
+        if (b"\\u" if isinstance(text, bytes) else "\\u") in text:  # type: ignore[operator]
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
     except json.JSONDecodeError as error:
         message = f"not {what}: {error.msg} at column {error.colno}"
         raise InvalidInput([Fault(file, message, error.lineno)]) from None
@@ -34,6 +38,9 @@ def parse_json(text: str | bytes, file: str, what: str = "JSON") -> Any:
         row = error.object.count(b"\n", 0, error.start) + 1
         found = error.object[error.start : error.end]
         raise InvalidInput([Fault(file, f"not {what}: not UTF-8 text", row, value=found)]) from None
+    except UnicodeEncodeError as error:
+        value = error.object[error.start : error.end].encode("unicode_escape").decode()
+        raise InvalidInput([Fault(file, f"not {what}: half a character", value=value)]) from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of brackets
         raise InvalidInput([Fault(file, f"not {what}: {error}")]) from None
 

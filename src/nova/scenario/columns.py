@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import re
+import zlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,7 +61,7 @@ def _read(given: StreamInput, folder: Path) -> list[str] | None:
         return None
     try:
         return _columns(given, files[0])
-    except (OSError, ValueError, pa.ArrowInvalid):
+    except (OSError, EOFError, ValueError, TypeError, RecursionError, csv.Error, zlib.error, pa.ArrowException):
         return None  # the run says what is wrong with its input
 
 

@@ -46,7 +46,12 @@ def read_table(
     else:
         path = scenario.parent / source
         name = path.name.lower()
-        if not path.exists():
+        try:
+            there = path.exists()
+        except OSError as error:  # a name too long, a folder that may not be entered
+            faults.add(str(path), f"cannot be read: {error.strerror}", field=field)
+            return None
+        if not there:
             near = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
             faults.add(str(path), f"no such file{suggestion(path.name, near)}", field=field)
             return None
@@ -184,23 +189,16 @@ def _csv(path: Path, faults: Faults, matrix: Callable[[list[str]], bool]) -> Tab
     kinds = dict.fromkeys(header, pa.string())
     if matrix(names):
         kinds = {name: pa.string() if k == 0 else pa.float64() for k, name in enumerate(header)}
-    bad_rows = 0
-
-    def refuse(_: Any) -> str:
-        nonlocal bad_rows
-        bad_rows += 1
-        return "skip"
-
     try:
         content = pacsv.read_csv(
             path if dialect.plain else io.BytesIO(text_of(path, dialect).read().encode()),
             read_options=pacsv.ReadOptions(block_size=_BLOCK),
-            parse_options=pacsv.ParseOptions(delimiter=dialect.delimiter, invalid_row_handler=refuse),
+            parse_options=pacsv.ParseOptions(delimiter=dialect.delimiter),
             convert_options=pacsv.ConvertOptions(column_types=kinds, null_values=[""], strings_can_be_null=True),
         )
     except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError):
         return _careful_csv(path, names, dialect, faults)
-    if bad_rows or content.num_columns != len(names):
+    if content.num_columns != len(names):
         return _careful_csv(path, names, dialect, faults)
     columns = {name: _plain(column) for name, column in zip(names, content.columns, strict=True)}
     return Table(

@@ -27,6 +27,7 @@ from nova.files import name_of, write_safely
 from nova.model.errors import Fault, InvalidInput
 from nova.model.plan import Plan
 from nova.model.problem import Problem
+from nova.model.reading import read_json
 from nova.routing.flow import Flow
 from nova.spark.dead_letters import LetterBox
 
@@ -166,7 +167,17 @@ class RunFolder:
 
     def _read(self) -> dict[str, Any]:
         file = self.path / "run.json"
-        memory: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        if not file.exists():
+            return {}
+        memory = read_json(file, "a run")
+        flows = memory.get("flows")
+        if (
+            not isinstance(memory.get("scenario"), str)
+            or not isinstance(flows, dict)
+            or not all(isinstance(flow, dict) for flow in flows.values())
+        ):
+            message = "not what a run wrote: give a new folder with -o, or start afresh with --fresh"
+            raise InvalidInput([Fault(str(file), message)])
         return memory
 
     def _write(self, memory: dict[str, Any]) -> None:
