@@ -57,19 +57,6 @@ def sojourn_slope(load: Numbers, capacity: Numbers, scv: float = POISSON, batch:
     return (scv + batch) / (2.0 * idle * idle) * (1000.0 / capacity) / capacity
 
 
-def load_at_price(price_ms: Numbers, capacity: Numbers, scv: float = POISSON) -> Numbers:
-    """Load at which one more tuple costs `price_ms` in all, its own time and the others' longer wait: there
-    d(λ·S)/dλ = price. 0 where service alone takes longer."""
-    turns = np.maximum(price_ms * capacity / 1000.0, 1.0)  # the price in service times
-    return capacity * (1.0 - 1.0 / np.sqrt(1.0 + 2.0 * (turns - 1.0) / max(scv, 1e-9)))
-
-
-def load_at_stay(stay_ms: Numbers, capacity: Numbers, scv: float = POISSON) -> Numbers:
-    """Load at which a tuple stays `stay_ms` on average: the inverse of S. 0 where service alone takes longer."""
-    turns = np.maximum(stay_ms * capacity / 1000.0, 1.0)
-    return capacity * (1.0 - 1.0 / (1.0 + 2.0 * (turns - 1.0) / max(scv, 1e-9)))
-
-
 @shared
 def waiting_exceeds(t_ms: Numbers, load: Numbers, capacity: Numbers, scv: float = POISSON) -> Numbers:
     """Share of tuples that wait longer than `t_ms`: ρ·exp(−t·(ρ/W)·(3 − ρ)/2). The share that waits at all is exact;

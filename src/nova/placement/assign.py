@@ -34,7 +34,7 @@ from nova.placement import grid as partition
 from nova.placement.cells import Demand, Placed, fill, fill_exactly, fill_whole
 from nova.placement.cuts import BY_GRID, BY_KEY, BY_LARGE_GRID, BY_SLICES, KEY, SLICE, WHOLE, recognise
 from nova.placement.cuts import replicas as replicas_of
-from nova.placement.headroom import keep
+from nova.placement.headroom import Queues, fill_felt
 from nova.placement.index import HostIndex, build, nearest, raise_free, set_free
 from nova.placement.local import improve, place_whole
 from nova.placement.transport import transport
@@ -354,13 +354,14 @@ def _place_grids(state: _State, rows: npt.NDArray[np.integer], start: Start | No
         )
         host[placed.join] = placed.slot
     else:
-        headroom = None
         if options.waiting > 0 and len(order) and len(index):
-            nodes, weight = state.problem.nodes, options.waiting * state.at_host
+            nodes = state.problem.nodes
             limit = np.minimum(nodes.limit[index.node], UNLIMITED)
             busy = nodes.other_load[index.node]
-            headroom = keep(index, state.demand, state.weights, order, limit, busy, weight, options.arrival_scv)
-        placed = fill_whole(index, state.demand, state.weights, order, headroom)
+            queues = Queues.of(limit, busy, options.waiting * state.at_host, options.arrival_scv)
+            placed = fill_felt(index, state.demand, state.weights, order, queues)
+        else:
+            placed = fill_whole(index, state.demand, state.weights, order)
         host[placed.join] = placed.slot
         late = order[host[order] < 0]
         if len(late):

@@ -14,8 +14,7 @@ left over, and the cases with further limits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +29,7 @@ TOP = 512
 """Cells that the first level chooses among at most: this level is sequential, the others run in parallel."""
 FAN = 512
 """Hosts that a cell may have before it gets a level of its own in between."""
-SAMPLE = 128
+SAMPLE = 32
 """Sub-joins that the prices of cells are worked out from."""
 CLOSED = np.float32(1e30)
 """Cost of a host that is out of question; finite, because vector code assumes finite numbers."""
@@ -87,37 +86,19 @@ def fill(index: HostIndex, demand: Demand, weights: Floats, order: Ints, largest
     return placed
 
 
-class Hiding(Protocol):
-    """Lowers the free capacity of hosts to what they show to sub-joins of about so many tuples/s; returns what to add
-    again afterwards."""
-
-    def hide(self, free: Floats, grain: float) -> Floats: ...
-
-
-def fill_whole(
-    index: HostIndex, demand: Demand, weights: Floats, order: Ints, headroom: Hiding | None = None
-) -> Placed:
+def fill_whole(index: HostIndex, demand: Demand, weights: Floats, order: Ints) -> Placed:
     """The same with sub-joins that may not be split. They come largest first: a large one finds room only while hosts
     are empty.
 
     They are dealt out in classes of similar demand, so that a cell can count what its hosts are able to use: as many
     times the class's largest demand as each has room for. The sum of all crumbs would lure into a cell what none of
-    its hosts takes. With a `headroom` each class sees only the room that hosts show to it.
+    its hosts takes.
     """
     if not len(order):
         return Placed.none()
-    hidden = np.zeros(len(index)) if headroom is None else headroom.hide(index.free, float(demand.amount[order].mean()))
     dealer = _Dealer(index, demand, weights, order)
-    parts = []
-    for some in np.array_split(order, min(CLASSES, len(order))):
-        grain = float(demand.amount[some[0]])
-        if headroom is not None:
-            index.free += hidden
-            hidden = headroom.hide(index.free, grain)
-        parts.append(dealer.deal(some, grain))
-    if headroom is not None:
-        index.free += hidden
-    placed = Placed.concat(parts)
+    classes = np.array_split(order, min(CLASSES, len(order)))
+    placed = Placed.concat([dealer.deal(some, float(demand.amount[some[0]])) for some in classes])
     raise_free(index.free, index.most_free, index.offsets)
     return placed
 
@@ -137,7 +118,7 @@ class _Dealer:
             weights.astype(f32),
         )
         self.hosts = index.points.T.astype(f32), index.heights.astype(f32)
-        self.levels = _levels(len(index))
+        self.levels = levels_of(len(index))
         bounds = [np.array([0, len(index)], dtype=np.int64), *self.levels]
         self.children = [np.searchsorted(cuts, above) for cuts, above in zip(self.levels, bounds, strict=False)]
         self.prices = [np.zeros(len(cuts) - 1, f32) for cuts in self.levels]
@@ -149,31 +130,41 @@ class _Dealer:
         levels: list[tuple[Singles, Singles, Floats]] = []
         below = self.index.points, self.index.heights, self.index.free, grain
         for depth in range(len(self.levels) - 2, -1, -1):
-            levels.insert(0, _summary(*below, self.children[depth + 1]))
+            levels.insert(0, summary(*below, self.children[depth + 1]))
             at, heights, free = levels[0]
             below = at.T.astype(np.float64), heights.astype(np.float64), free, 0.0
         return levels
 
     def deal(self, order: Ints, grain: float, largest: float = np.inf) -> Placed:
-        """Deal these out in this order. `grain` above zero: they stay whole, and free capacity counts in multiples of
-        it, host by host."""
-        items = Placed(order.astype(np.int32), np.zeros(len(order), np.int32), self.demand.amount[order])
+        """Deal these out in this order. `grain` above zero: they stay whole, and none is larger. Cells then count
+        places of one grain, host by host, and give one to each sub-join: hosts take all that their cell was given."""
+        amount = self.demand.amount[order]
+        by_place = grain > 0 and len(self.levels) > 1
+        items = Placed(
+            order.astype(np.int32),
+            np.zeros(len(order), np.int32),
+            np.full(len(order), grain) if by_place else amount,
+        )
         starts = np.array([0, len(order)], dtype=np.int64)
         for depth, (at, heights, free) in enumerate([*self.cells(grain), (*self.hosts, self.index.free)]):
-            most = np.inf if depth < len(self.levels) - 1 else largest
+            most = np.inf
+            if depth == len(self.levels) - 1:
+                most = largest
+                if by_place:
+                    items = replace(items, amount=self.demand.amount[items.join])
             where = *self.ends, at, heights, free, self.prices[depth], grain > 0, most, PART
             if depth == 0:
-                out = _descend_first(items.join, items.amount, *where)
+                out = descend_first(items.join, items.amount, *where)
             else:
-                out = _descend(items.join, items.amount, starts, self.children[depth], *where)
+                out = descend(items.join, items.amount, starts, self.children[depth], *where)
             items = Placed(*out)
             if depth < len(self.levels) - 1:
-                *sorted_items, starts = _sort_by_child(*out, len(free))
+                *sorted_items, starts = sort_by_child(*out, len(free))
                 items = Placed(*sorted_items)
         return items
 
 
-def _levels(hosts: int) -> list[npt.NDArray[np.int64]]:
+def levels_of(hosts: int) -> list[npt.NDArray[np.int64]]:
     """Cuts of the host table into cells, level by level, down to single hosts."""
     levels = []
     size = -(-hosts // TOP)
@@ -192,7 +183,7 @@ def _cuts(hosts: int, size: int) -> npt.NDArray[np.int64]:
 
 
 @parallel
-def _summary(points, heights, free, grain, cuts):  # type: ignore[no-untyped-def]
+def summary(points, heights, free, grain, cuts):  # type: ignore[no-untyped-def]
     """Cells as if they were hosts: the centre of their free capacity, its mean height, its sum. With a `grain` above
     zero only whole multiples of it count, host by host."""
     cells, d = len(cuts) - 1, points.shape[1]
@@ -224,22 +215,6 @@ def _summary(points, heights, free, grain, cuts):  # type: ignore[no-untyped-def
 def _prices(demand: Demand, weights: Floats, order: Ints, at: Singles, heights: Singles, free: Floats) -> Singles:
     """What a tuple/s is worth in each cell, in ms: the prices of the optimum for a sample of the sub-joins, each
     standing for its like. They keep a sub-join from taking room where others would suffer more without it."""
-    return _sample(demand, weights, order, at, heights, free)[1].astype(np.float32)
-
-
-def sample_cost(index: HostIndex, demand: Demand, weights: Floats, order: Ints) -> tuple[float, float]:
-    """Mean cost of a sub-join in the optimum of a sample on cells of hosts, and the share of demand without room."""
-    cuts = _cuts(len(index), -(-len(index) // TOP))
-    cells = _summary(index.points, index.heights, index.free, 0.0, cuts)
-    flow, _, cost, amount = _sample(demand, weights, order, *cells)
-    placed = flow.sum()
-    return float((flow * (cost / amount[:, None]).T).sum() / len(amount)), float(1.0 - placed / amount.sum())
-
-
-def _sample(
-    demand: Demand, weights: Floats, order: Ints, at: Singles, heights: Singles, free: Floats
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """The optimum of a sample: flow, prices, cost of each pair and demand, the sample standing for all."""
     step = max(1, len(order) // SAMPLE)
     sample = order[step // 2 :: step]
     legs = [
@@ -248,12 +223,12 @@ def _sample(
     cost = np.tensordot(weights, np.array(legs), axes=1) + weights.sum() * heights
     scale = demand.amount[order].sum() / demand.amount[sample].sum()
     amount = demand.amount[sample] * scale
-    flow, price = transport(cost * scale, amount, free, np.arange(len(sample), dtype=np.int32))
-    return flow, price, cost, amount
+    _, price = transport(cost * scale, amount, free, np.arange(len(sample), dtype=np.int32))
+    return price.astype(np.float32)
 
 
 @vector
-def _cost(left, right, legs, at, base, price, amount, out):  # type: ignore[no-untyped-def]
+def costs_at(left, right, legs, at, base, price, amount, out):  # type: ignore[no-untyped-def]
     """out[i] = base[i] + what `amount` tuples/s pay at child i + the weighted ways from both sources to it."""
     d, n = at.shape
     if d == 2:
@@ -277,7 +252,7 @@ def _cost(left, right, legs, at, base, price, amount, out):  # type: ignore[no-u
 
 
 @vector
-def _way_to_sink(sink, legs, at, heights, base):  # type: ignore[no-untyped-def]
+def way_to_sink(sink, legs, at, heights, base):  # type: ignore[no-untyped-def]
     """The part of the cost that all sub-joins with this sink share."""
     d, n = at.shape
     all_legs = legs[0] + legs[1] + legs[2]
@@ -304,7 +279,7 @@ def _least(cost, free, need):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _same_point(a, b):  # type: ignore[no-untyped-def]
+def same_point(a, b):  # type: ignore[no-untyped-def]
     same = True
     for k in range(len(a)):
         same = same and a[k] == b[k]
@@ -312,7 +287,7 @@ def _same_point(a, b):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _sort_by_child(join, child, amount, children):  # type: ignore[no-untyped-def]
+def sort_by_child(join, child, amount, children):  # type: ignore[no-untyped-def]
     """Items sorted by child, in dealing order within each, and where each child's items start."""
     count = len(join)
     begin = np.zeros(children + 1, np.int64)
@@ -366,17 +341,17 @@ def _block_costs(join, begin, end, left, right, sink, demand, legs, at, heights,
         last_sink = -1
         for q in range(begin + piece * size, min(begin + (piece + 1) * size, end)):
             j = join[q]
-            if last_sink < 0 or not _same_point(sink[j], sink[last_sink]):
-                _way_to_sink(sink[j], legs, at, heights, base)
+            if last_sink < 0 or not same_point(sink[j], sink[last_sink]):
+                way_to_sink(sink[j], legs, at, heights, base)
                 last_sink = j
-            _cost(left[j], right[j], legs, at, base, price, np.float32(demand[j]), costs[q - begin])
+            costs_at(left[j], right[j], legs, at, base, price, np.float32(demand[j]), costs[q - begin])
 
 
 @kernel
-def _descend_first(  # type: ignore[no-untyped-def]
+def descend_first(  # type: ignore[no-untyped-def]
     join, amount, left, right, sink, demand, legs, at, heights, free, price, whole, largest, part
 ):
-    """`_descend` from one parent: who comes first chooses first, so only the costs are worked out in parallel."""
+    """`descend` from one parent: who comes first chooses first, so only the costs are worked out in parallel."""
     count, children = len(join), len(free)
     extra = int(np.ceil(demand.max() / largest)) if largest < np.inf and count else 0
     room = count * (1 + extra) + children
@@ -408,7 +383,7 @@ def _descend_first(  # type: ignore[no-untyped-def]
 
 
 @parallel
-def _descend(  # type: ignore[no-untyped-def]
+def descend(  # type: ignore[no-untyped-def]
     join, amount, starts, children, left, right, sink, demand, legs, at, heights, free, price, whole, largest, part
 ):
     """Deal the items of each parent out over its children. Returns items (join, child, amount) by parent, in dealing
@@ -437,10 +412,10 @@ def _descend(  # type: ignore[no-untyped-def]
         out = room[p]
         for q in range(starts[p], starts[p + 1]):
             j = join[q]
-            if last_sink < 0 or not _same_point(sink[j], sink[last_sink]):
-                _way_to_sink(sink[j], legs, here, heights[first : first + n], base)
+            if last_sink < 0 or not same_point(sink[j], sink[last_sink]):
+                way_to_sink(sink[j], legs, here, heights[first : first + n], base)
                 last_sink = j
-            _cost(left[j], right[j], legs, here, base, price[first : first + n], np.float32(demand[j]), cost)
+            costs_at(left[j], right[j], legs, here, base, price[first : first + n], np.float32(demand[j]), cost)
             out = _deal(
                 j,
                 amount[q],

@@ -139,12 +139,6 @@ def build(node: Ints, points: Floats, heights: Floats, free: Floats, slack: floa
     return index
 
 
-def raise_bounds(index: HostIndex) -> None:
-    """Work the boxes out anew, after heights changed."""
-    index.least_height[:] = np.inf
-    _bound(*index.tree)
-
-
 @parallel
 def _gather(order, node, points, heights, free, code, to_node, to_points, to_heights, to_free, to_code):  # type: ignore[no-untyped-def]
     """Copy hosts into curve order, all columns in one pass over memory."""
