@@ -66,6 +66,8 @@ def _assign(planning: Planning) -> Assignment:
     planning.assignment = found = assign_within(
         planning.problem, planning.joins, planning.space, planning.options, planning.start
     )
+    if found.why:
+        raise Infeasible("\n".join(found.why))
     if len(found.unplaced) and not planning.options.allow_overload:
         raise Infeasible(_what_is_missing(planning.problem, planning.joins, found, planning.options))
     return found

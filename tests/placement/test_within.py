@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import SMALL, write_scenario
-from nova.controller import Controller
 from nova.model.errors import BrokenPlan, Infeasible, InvalidInput
 from nova.model.options import Options
 from nova.model.requires import parse
@@ -78,12 +77,6 @@ def test_requirements_are_written_with_the_labels_they_need(tmp_path: Path) -> N
     file = write(tmp_path / "b", problem, Options())
     assert file is not None
     assert load(file).problem.digest == problem.digest
-
-
-def test_events_refuse_what_they_would_not_hold(tmp_path: Path) -> None:
-    problem = load(small(tmp_path, requires="region in [eu]")).problem
-    with pytest.raises(InvalidInput, match="require labels of their hosts"):
-        Controller.from_plan(problem, optimize(problem))
 
 
 @settings(max_examples=15, derandomize=True)

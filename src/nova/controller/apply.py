@@ -18,6 +18,7 @@ from nova.controller.schema import NONE, REMOVED, WAITING
 from nova.controller.state import Rows, State
 from nova.costspace import CostSpace, embed_new, vivaldi
 from nova.model.problem import Floats
+from nova.model.requires import parse
 
 
 @dataclass
@@ -102,7 +103,7 @@ def _shed(state: State, node: int, reason: str, impact: Impact) -> None:
 def _node_added(state: State, event: e.NodeAdded, impact: Impact) -> None:
     at, height = _where(state, event.coordinates, event.height, event.rtts)
     row = state.add_node(at, height, event.capacity, event.bandwidth, event.hosts)
-    state.names.name_node(row, event.node)
+    state.names.name_node(row, event.node, event.labels or {})
     _note_rtts(state, row, event.rtts)
     impact.opened[row] = f"{event.node} added"
 
@@ -322,6 +323,7 @@ def _query_added(state: State, event: e.QueryAdded, impact: Impact) -> None:
         rule = names.rule(model).copy(event.query, streams, event.window_ms)
         rule.remember(state.sources["stream"])
         pairs = ((left, right) for left in left_side for right in rule.others(left, 0))
+    rule.requires = () if event.requires is None else parse(event.requires)
     query = state.add_query(names.node(event.sink), event.window_ms, rule.key)
     names.name_query(query, rule)
     for left, right in pairs:

@@ -175,6 +175,7 @@ def _model(name: str) -> type[BaseModel]:
         **dict.fromkeys((*e.LATENCIES, "window_ms"), RTT.parse),
         "time": _milliseconds,
         "on": lambda value: (value,) if isinstance(value, str) else value,
+        "labels": lambda value: {k: _label(v) for k, v in value.items()} if isinstance(value, dict) else value,
     }
     hints = get_type_hints(e.KINDS[name])
     content: dict[str, Any] = {}
@@ -195,6 +196,11 @@ def _as_it_is(value: Any) -> Any:
 def _name(value: Any) -> Any:
     """Ids that JSON reads as whole numbers are names all the same."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _label(value: Any) -> Any:
+    """Labels are texts; numbers are written as such."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _milliseconds(value: Any) -> Any:

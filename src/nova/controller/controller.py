@@ -10,6 +10,7 @@ from nova.controller.apply import Impact, apply
 from nova.controller.changes import Change
 from nova.controller.derived import with_derived
 from nova.controller.events import Event, OneEvent
+from nova.controller.hold import hold
 from nova.controller.improve import improve
 from nova.controller.ledger import total_cost
 from nova.controller.materialize import plan_of, problem_of
@@ -19,7 +20,6 @@ from nova.controller.report import report
 from nova.controller.stability import Stability
 from nova.controller.state import State
 from nova.controller.validate import validate
-from nova.model.errors import InvalidInput
 from nova.model.options import Options
 from nova.model.plan import Plan
 from nova.model.problem import Problem
@@ -45,13 +45,7 @@ class Controller:
 
     @classmethod
     def from_plan(cls, problem: Problem, plan: Plan, stability: Stability = Stability()) -> Controller:
-        """A controller over a plan of a problem. Raises `InvalidInput` where queries require labels of their hosts, or
-        links have budgets."""
-        if problem.links:
-            raise InvalidInput("events do not hold the budgets of links: plan again")
-        if bound := [query.id for query in problem.queries if query.requires]:
-            named = ", ".join(bound)
-            raise InvalidInput(f"events do not move queries that require labels of their hosts ({named}): plan again")
+        """A controller over a plan of a problem."""
         return cls(State.of(problem, plan, stability))
 
     @property
@@ -75,9 +69,12 @@ class Controller:
         validate(state, batch, file, line)
         for event in batch:
             apply(state, event, impact)
-        place(state, impact)
-        improve(state, impact)
-        replan(state, impact)
+        if state.names.bound:
+            hold(state, impact)
+        else:
+            place(state, impact)
+            improve(state, impact)
+            replan(state, impact)
         changes = report(state, impact, max((event.time for event in batch if event.time is not None), default=None))
         state.end_step(impact.ended_nodes, impact.ended_sources, impact.ended_joins, impact.ended_queries)
         return changes
@@ -97,6 +94,7 @@ class Controller:
         """What does not run, and why."""
         joins, names, rate = self.state.joins, self.state.names, self.state.sources["rate"]
         found = []
+        no_room = "no room where it may run" if names.bound else "no room"
         for row, demand in sorted(self.state.backlog.demand.items()):
             if joins["first"][row] >= 0:
                 continue  # it runs, on hosts that are overloaded knowingly
@@ -107,7 +105,7 @@ class Controller:
                     names.sources[left],
                     names.sources[right],
                     0.0 if math.isinf(demand) else float(rate[left] + rate[right]),
-                    "its query has no sink" if math.isinf(demand) else "no room",
+                    "its query has no sink" if math.isinf(demand) else no_room,
                 )
             )
         return found

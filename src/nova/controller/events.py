@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from nova.model.ids import REFUSED, has_control
 from nova.model.plausible import LEAST_MS, MOST_MS, MOST_RATE
+from nova.model.requires import parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,8 @@ class OneEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAdded(OneEvent):
-    """A machine appears. It needs coordinates, or measured RTTs to nodes that are known (ms by node id)."""
+    """A machine appears. It needs coordinates, or measured RTTs to nodes that are known (ms by node id). Queries with
+    `requires` run on it where its `labels` allow."""
 
     kind: ClassVar[str] = "node_added"
     node: str
@@ -36,6 +38,7 @@ class NodeAdded(OneEvent):
     coordinates: tuple[float, ...] | None = None
     height: float = 0.0
     rtts: Mapping[str, float] | None = None
+    labels: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +150,8 @@ class QueryAdded(OneEvent):
     window_ms: float = 1000.0
     on: tuple[str, ...] | None = None
     pairs: tuple[tuple[str, str], ...] | None = None
+    requires: str | None = None
+    """Conditions on the labels of its hosts, as in a scenario."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +240,11 @@ def faults_in(event: Event) -> Iterator[tuple[str, str, Any]]:
             yield "window_ms", "a positive, finite number of ms expected", event.window_ms
         if event.on is not None and event.pairs is not None:
             yield "pairs", "a query joins `on` an attribute or by `pairs`, not both", None
+        if event.requires is not None:
+            try:
+                parse(event.requires)
+            except ValueError as error:
+                yield "requires", str(error), event.requires
         if event.left == event.right:
             yield "right", "a stream is not joined with itself", event.right
     if isinstance(event, NodeAdded | NodeMoved):

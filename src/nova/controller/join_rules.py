@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from nova.model.operators import NOTHING_AROUND, Pipeline
 from nova.model.problem import Dense, Equal, JoinMatrix, Key, Pairs, Query
+from nova.model.requires import Requirement
 
 Label = tuple[str, ...]
 """The values of a join's attributes that a source has."""
@@ -36,6 +37,8 @@ class Rule:
     """Whether pairs were allowed or withdrawn one by one, so that the rule alone no longer says what is joined."""
     pipeline: Pipeline = NOTHING_AROUND
     """What happens to tuples before and after the join."""
+    requires: tuple[Requirement, ...] = ()
+    """What nodes must be or have to run it."""
     _numbers: dict[Label, int] = field(default_factory=dict)
     _members: dict[tuple[int, int], list[int]] | None = None
 
@@ -44,11 +47,12 @@ class Rule:
         """The rule of a query of a problem with so many sources, `rows` of them on each side. Where the join matrix
         does not say what its codes stand for, they are called `0`, `1`, …."""
         sides = (query.left, query.right)
+        rest: dict[str, Any] = {"pipeline": query.pipeline, "key": query.key, "requires": query.requires}
         match query.matrix:
             case Dense():
-                return Rule(query.id, sides, query.window_ms, "dense", pipeline=query.pipeline, key=query.key)
+                return Rule(query.id, sides, query.window_ms, "dense", **rest)
             case Pairs():
-                return Rule(query.id, sides, query.window_ms, "pairs", pipeline=query.pipeline, key=query.key)
+                return Rule(query.id, sides, query.window_ms, "pairs", **rest)
             case Equal() as equal:
                 attributes = tuple(equal.attribute.split(", "))
                 codes = np.full(sources, -1, np.int32)
@@ -67,8 +71,7 @@ class Rule:
                     attributes,
                     labels,
                     codes,
-                    pipeline=query.pipeline,
-                    key=query.key,
+                    **rest,
                     _numbers={label: code for code, label in enumerate(labels)},
                 )
 

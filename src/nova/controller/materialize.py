@@ -68,7 +68,8 @@ def problem_with(state: State, *, waiting: bool) -> Materialized:
                 ),
                 rule.window_ms,
                 rule.pipeline,
-                key=rule.key,
+                rule.requires,
+                rule.key,
             )
         )
     problem = Problem(
@@ -80,6 +81,7 @@ def problem_with(state: State, *, waiting: bool) -> Materialized:
             nodes["at"][kept_nodes],
             nodes["height"][kept_nodes],
             nodes["busy"][kept_nodes] if nodes["busy"][kept_nodes].any() else None,
+            {label: _labels(values, kept_nodes) for label, values in names.labels.items()},
         ),
         streams=tuple(names.streams),
         sources=Sources(
@@ -90,6 +92,7 @@ def problem_with(state: State, *, waiting: bool) -> Materialized:
         ),
         queries=tuple(queries),
         latency=state.measurements.latency(state, kept_nodes, node_row),
+        links=names.links,
         derived=names.derived,
     )
     resolved = resolve(problem)
@@ -109,15 +112,8 @@ def problem_with(state: State, *, waiting: bool) -> Materialized:
 
 def plan_of(state: State, materialized: Materialized) -> Plan:
     """The plan that runs, for the problem that was made of the state."""
-    problem, joins, table, replicas = materialized.problem, materialized.joins, state.joins, state.replicas
-    alive = np.flatnonzero(replicas["next"] != GONE)
-    boxes = replicas["box"][alive]
-    made = Replicas(
-        _numbers(materialized.join_rows, table.end)[replicas["join"][alive]],
-        _numbers(materialized.node_rows, state.nodes.end)[replicas["node"][alive]],
-        **{name: boxes[:, k].copy() for k, name in enumerate(SHARES)},
-    )
-    order = np.lexsort((made.key_from, made.right_from, made.left_from, made.slice_from, made.join))
+    problem, joins, table = materialized.problem, materialized.joins, state.joins
+    made = replicas_of(state, materialized)
     nodes = problem.nodes
     assert nodes.coordinates is not None
     assert nodes.heights is not None
@@ -125,7 +121,7 @@ def plan_of(state: State, materialized: Materialized) -> Plan:
     over = np.flatnonzero((used > 0) & (used + nodes.other_load > nodes.limit * (1 + OVER)))
     return Plan(
         joins,
-        made.take(order),
+        made,
         CostSpace(nodes.coordinates, nodes.heights),
         state.options,
         overloaded=over.astype(np.int32),
@@ -136,6 +132,23 @@ def plan_of(state: State, materialized: Materialized) -> Plan:
             waiting_sub_joins=int(np.count_nonzero(table["state"][: table.end] == WAITING)),
         ),
     )
+
+
+def replicas_of(state: State, materialized: Materialized) -> Replicas:
+    """What runs, as rows of the problem that was made of the state."""
+    replicas = state.replicas
+    alive = np.flatnonzero(replicas["next"] != GONE)
+    boxes = replicas["box"][alive]
+    made = Replicas(
+        _numbers(materialized.join_rows, state.joins.end)[replicas["join"][alive]],
+        _numbers(materialized.node_rows, state.nodes.end)[replicas["node"][alive]],
+        **{name: boxes[:, k].copy() for k, name in enumerate(SHARES)},
+    )
+    return made.take(np.lexsort((made.key_from, made.right_from, made.left_from, made.slice_from, made.join)))
+
+
+def _labels(values: list[str | None], rows: npt.NDArray[np.intp]) -> pa.StringArray:
+    return pa.array([values[row] for row in rows.tolist()], pa.string())
 
 
 def _runs(state: State) -> npt.NDArray[np.bool_]:

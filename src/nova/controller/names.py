@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
+import pyarrow as pa
+
 from nova.controller.join_rules import Rule
+from nova.model.links import Link
 from nova.model.problem import Derived, Problem
 
 T = TypeVar("T")
@@ -25,12 +29,19 @@ class Names:
         self.query_rows: dict[str, int] = {}
         self.derived: dict[int, Derived] = {}
         """Streams that queries make of others, by row."""
+        self.labels: dict[str, list[str | None]] = {}
+        """What else is known of nodes, by label and row."""
+        self.links: tuple[Link, ...] = ()
+        self.bound = False
+        """Whether anything but the room of hosts limits, or ever limited, where joins run."""
 
     @staticmethod
     def of(problem: Problem) -> Names:
         """The ids of a problem, whose rows are as there."""
         names = Names()
         names.derived = dict(problem.derived)
+        names.links, names.bound = problem.links, problem.bound
+        names.labels = {name: column.cast(pa.string()).to_pylist() for name, column in problem.nodes.labels.items()}
         names.nodes = problem.nodes.ids.to_pylist()
         names.node_rows = {name: row for row, name in enumerate(names.nodes)}
         names.sources = problem.sources.ids.to_pylist()
@@ -70,14 +81,19 @@ class Names:
             self.source_rows.append({})
         return self.stream_rows[name]
 
-    def name_node(self, row: int, name: str) -> None:
-        """A node's row has this id from now on."""
+    def name_node(self, row: int, name: str, labels: Mapping[str, str]) -> None:
+        """A node's row has this id and these labels from now on."""
+        for label in labels:
+            self.labels.setdefault(label, [None] * len(self.nodes))
+        for label, values in self.labels.items():
+            _put(values, row, labels.get(label))
         _put(self.nodes, row, name)
         self.node_rows[name] = row
 
     def name_query(self, row: int, rule: Rule) -> None:
         """A query's row has this rule from now on."""
         _put(self.queries, row, rule)
+        self.bound = self.bound or bool(rule.requires)
         self.query_rows[rule.id] = row
 
     def name_source(self, row: int, stream: int, name: str) -> None:

@@ -10,6 +10,7 @@ from nova.controller import events as e
 from nova.controller.names import Names, query_like
 from nova.controller.state import State
 from nova.model.errors import Fault, InvalidInput
+from nova.model.requires import parse
 from nova.scenario.faults import suggestion
 
 Finding = tuple[str, str, Any]
@@ -175,5 +176,16 @@ class _View:
         for left, right in (event.pairs or ()) if known else ():
             yield from self._source("pairs", event.left, left)
             yield from self._source("pairs", event.right, right)
+        for label in {} if event.requires is None else dict.fromkeys(_labels(event.requires)):
+            if label not in self.names.labels:
+                yield "requires", f"the nodes have no such label{suggestion(label, self.names.labels)}", label
         if event.on is not None and known and query_like(self.names, event.left, event.right, event.on) is None:
             yield "on", "no running query joins these two streams on this; list the `pairs`", list(event.on)
+
+
+def _labels(requires: str) -> list[str]:
+    """Labels that conditions name; none where they are not understood, which the event's own check says."""
+    try:
+        return [one.label for one in parse(requires)]
+    except ValueError:
+        return []

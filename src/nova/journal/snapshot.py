@@ -29,12 +29,14 @@ from nova.controller.stability import Stability
 from nova.controller.state import Backlog, State
 from nova.journal.errors import Damaged
 from nova.journal.files import write_whole
+from nova.model.links import Link
 from nova.model.operators import Grouping, Pipeline, Side
 from nova.model.options import Options
 from nova.model.problem import Derived, Key, Latency
+from nova.model.requires import Requirement
 from nova.placement.index import HostIndex
 
-VERSION = 3
+VERSION = 4
 """To be raised when attributes of the classes below change: an older snapshot then names what no longer fits. What rows
 consist of is not counted here: the fingerprint of the schema stands in every snapshot."""
 _BEGIN_ANEW = "Maybe begin a new folder from `current` in this one: it holds the plan and its scenario"
@@ -62,6 +64,8 @@ _CLASSES: dict[str, Any] = {
         Side,
         Grouping,
         Key,
+        Link,
+        Requirement,
     )
 }
 _LEFT_OUT = {("State", "_handle")}

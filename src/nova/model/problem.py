@@ -200,6 +200,11 @@ class Problem:
         requires = self.queries[query].requires
         return allowed(requires, self.nodes.labels, len(self.nodes)) if requires else None
 
+    @property
+    def bound(self) -> bool:
+        """Whether anything but the room of hosts limits where joins run."""
+        return bool(self.links) or any(query.requires for query in self.queries)
+
     def born(self, stream: int) -> int:
         """The stream whose tuples enter the system, for a stream that a query makes of it; itself otherwise."""
         return self.derived[stream].base if stream in self.derived else stream

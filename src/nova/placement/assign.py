@@ -49,6 +49,13 @@ class Assignment:
     """Sub-joins of which some part found no host."""
     missing: Floats
     """Tuples/s of input that found no host, for each of `unplaced`."""
+    why: tuple[str, ...] = ()
+    """What else than room was missing, in words."""
+
+    @staticmethod
+    def nothing() -> Assignment:
+        """No sub-joins, no replicas."""
+        return Assignment(_no_replicas(), np.empty(0, np.int32), np.empty(0))
 
 
 @dataclass(frozen=True)
@@ -187,7 +194,7 @@ def _place_slices(state: _State, rows: npt.NDArray[np.integer]) -> Assignment:
     """Whole windows go to different hosts: demands divide freely, at no extra traffic."""
     joins, options, index = state.joins, state.options, state.index
     if not len(rows):
-        return Assignment(_no_replicas(), np.empty(0, np.int32), np.empty(0))
+        return Assignment.nothing()
     demand = joins.demand
     order = rows[np.argsort(demand[rows], kind="stable")].astype(np.int32)
     if options.c_min > 0:

@@ -1,16 +1,20 @@
-"""Placing queries that may not run everywhere: hosts that meet their requirements, and links that are not overfull."""
+"""Placing queries that may not run everywhere: hosts that meet their requirements, and links that are not overfull.
+
+All sub-joins are placed, or some of them beside others that stay where they run: plans and the controller hold the same
+bounds in the same way.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
-from nova.model.errors import Infeasible
 from nova.model.load import node_loads
 from nova.model.options import Options
 from nova.model.policy import OVERLOAD, usable
-from nova.model.problem import Bools, Problem
+from nova.model.problem import Bools, Floats, Problem
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
@@ -18,89 +22,168 @@ from nova.placement.assign import Assignment, Start, assign
 from nova.placement.links import crossing, ends_of, hosts_off, over_budget, sent_from
 
 ROUNDS = 20
-"""How often sub-joins are sent around overfull links before the scenario counts as too tight."""
+"""How often sub-joins are sent around overfull links before some are left out."""
+Rows = npt.NDArray[np.intp]
 
 
 def assign_within(
-    problem: Problem, joins: SubJoins, space: CostSpace, options: Options, start: Start | None = None
-) -> Assignment:
-    """Place all sub-joins, each on hosts that its query may use, and none of the links above its budget.
-
-    Where a link carries too much, the sub-joins that send most over it are kept to hosts where they send least, and all
-    is placed again. Where no query requires anything and no link has a budget, this is `assign`.
-    """
-    masks = [problem.allowed(row) for row in range(len(problem.queries))]
-    if not problem.links and all(mask is None for mask in masks):
-        return assign(problem, joins, space, options, start)
-    everywhere = np.ones(len(problem.nodes), dtype=np.bool_)
-    whole = [everywhere if mask is None else mask for mask in masks]
-    has_room = usable(problem.nodes, options) > 0
-    ends = ends_of(problem)
-    spared: list[frozenset[int]] = [frozenset()] * len(joins)
-    found = _by_mask(problem, joins, space, options, spared, whole, ends, start)
-    if not problem.links:
-        return found
-    for _ in range(ROUNDS):
-        sent = crossing(joins, found.replicas, ends)
-        totals = sent.totals(len(problem.links))
-        if not over_budget(problem, totals):
-            return found
-        moved = False
-        for number, link in enumerate(problem.links):
-            excess = totals[number] - link.budget * (1 + OVERLOAD)
-            mine = np.flatnonzero(sent.link == number)
-            rate = np.bincount(sent.join[mine], weights=sent.rate[mine], minlength=len(joins))
-            for row in np.argsort(-rate, kind="stable").tolist():
-                if excess <= 0 or rate[row] <= 0:
-                    break
-                if number in spared[row]:
-                    continue
-                wanted = spared[row] | {number}
-                hosts = hosts_off(joins, row, wanted, ends, whole[joins.query[row]] & has_room)
-                least = sent_from(joins, row, ends)[number, hosts].min(initial=np.inf)
-                if least < rate[row] * (1 - OVERLOAD):
-                    spared[row], moved = wanted, True
-                    excess -= rate[row] - least
-        if not moved:
-            break
-        found = _by_mask(problem, joins, space, options, spared, whole, ends, start)
-    told = over_budget(problem, crossing(joins, found.replicas, ends).totals(len(problem.links)))
-    if told:
-        raise Infeasible("\n".join(["the links cannot take the load:", *(f"  {line}" for line in told)]))
-    return found
-
-
-def _by_mask(
     problem: Problem,
     joins: SubJoins,
     space: CostSpace,
     options: Options,
-    spared: list[frozenset[int]],
-    whole: list[Bools],
-    ends: Bools,
-    start: Start | None,
+    start: Start | None = None,
+    rows: Rows | None = None,
+    kept: Replicas | None = None,
 ) -> Assignment:
-    """Sub-joins that may use the same hosts are placed together; those whose hosts have the least room go first, and
-    what they take is other work to those that come after."""
-    nodes, room = problem.nodes, usable(problem.nodes, options)
-    classes: dict[bytes, tuple[Bools, list[int]]] = {}
-    for row, query in enumerate(joins.query.tolist()):
-        mine = hosts_off(joins, row, spared[row], ends, whole[query] & (room > 0)) if spared[row] else whole[query]
-        classes.setdefault(mine.tobytes(), (mine, []))[1].append(row)
-    loads = np.zeros(len(nodes))
-    parts: list[Assignment] = []
-    for mask, members in sorted(classes.values(), key=lambda one: float(room[one[0]].sum())):
-        rows = np.array(members)
-        left = replace(nodes, hosts=nodes.hosts & mask, busy=nodes.other_load + loads)
-        these = joins.take(rows)
-        running = None if start is None else start.of(rows, len(joins))
-        placed = assign(replace(problem, nodes=left), these, space, options, running)
-        loads += node_loads(these, placed.replicas, len(nodes))
-        numbered = replace(placed.replicas, join=rows[placed.replicas.join].astype(np.int32))
-        parts.append(Assignment(numbered, rows[placed.unplaced].astype(np.int32), placed.missing))
-    replicas = Replicas.concat([part.replicas for part in parts])
-    return Assignment(
-        replicas.take(np.argsort(replicas.join, kind="stable")),
-        np.concatenate([part.unplaced for part in parts]),
-        np.concatenate([part.missing for part in parts]),
-    )
+    """Place sub-joins (all, or `rows` beside the replicas `kept` of others), each on hosts that its query may use, and
+    none of the links above its budget.
+
+    Where a link carries too much, the sub-joins that send most over it are kept to hosts where they send least, and all
+    is placed again; what still does not fit is left out, and `why` says so. Where no query requires anything, no link
+    has a budget and nothing is kept, this is `assign`.
+    """
+    if rows is None and not problem.bound:
+        return assign(problem, joins, space, options, start)
+    return _Within(problem, joins, space, options, start, kept).place(np.arange(len(joins)) if rows is None else rows)
+
+
+def breaks_bounds(problem: Problem, joins: SubJoins, replicas: Replicas) -> Rows:
+    """Sub-joins to take away, the largest first, so that what is left of some replicas is where it may be and sends no
+    more over links than their budgets."""
+    found = [np.empty(0, np.intp)]
+    query = joins.query[replicas.join]
+    for number in range(len(problem.queries)):
+        mask = problem.allowed(number)
+        if mask is not None:
+            found.append(np.unique(replicas.join[(query == number) & ~mask[replicas.node]]).astype(np.intp))
+    gone = np.unique(np.concatenate(found))
+    if problem.links:
+        left = replicas.take(np.flatnonzero(~np.isin(replicas.join, gone)))
+        budgets = np.array([link.budget for link in problem.links])
+        gone = np.concatenate([gone, _too_many(joins, left, ends_of(problem), budgets)])
+    return gone
+
+
+def _too_many(joins: SubJoins, replicas: Replicas, ends: Bools, budgets: Floats) -> Rows:
+    """Sub-joins without which no link is above its budget: of the fullest link, the one that sends most over it, and so
+    on."""
+    sent = crossing(joins, replicas, ends)
+    rates = np.zeros((len(budgets), len(joins)))
+    np.add.at(rates, (sent.link, sent.join), sent.rate)
+    gone: list[int] = []
+    while len(budgets):
+        excess = rates.sum(axis=1) - budgets * (1 + OVERLOAD)
+        link = int(np.argmax(excess))
+        if excess[link] <= 0:
+            break
+        gone.append(int(np.argmax(rates[link])))
+        rates[:, gone[-1]] = 0.0
+    return np.array(gone, np.intp)
+
+
+class _Within:
+    """What placing within bounds needs again and again."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        joins: SubJoins,
+        space: CostSpace,
+        options: Options,
+        start: Start | None,
+        kept: Replicas | None,
+    ) -> None:
+        self.problem, self.joins, self.space, self.options, self.start = problem, joins, space, options, start
+        everywhere = np.ones(len(problem.nodes), dtype=np.bool_)
+        masks = [problem.allowed(row) for row in range(len(problem.queries))]
+        self.may = [everywhere if mask is None else mask for mask in masks]
+        self.room = usable(problem.nodes, options)
+        self.ends = ends_of(problem)
+        self.budgets = np.array([link.budget for link in problem.links])
+        self.others, self.taken = np.zeros(len(problem.nodes)), np.zeros(len(self.budgets))
+        if kept is not None and len(kept):
+            self.others = node_loads(joins, kept, len(problem.nodes))
+            if problem.links:
+                self.taken = crossing(joins, kept, self.ends).totals(len(self.budgets))
+
+    def place(self, rows: Rows) -> Assignment:
+        spared: list[frozenset[int]] = [frozenset()] * len(self.joins)
+        found = self._by_mask(rows, spared)
+        if not self.problem.links:
+            return found
+        for _ in range(ROUNDS):
+            totals, rates = self._sent(found)
+            if not over_budget(self.problem, totals):
+                return found
+            moved = False
+            for number, budget in enumerate(self.budgets):
+                excess = totals[number] - budget * (1 + OVERLOAD)
+                for row in np.argsort(-rates[number], kind="stable").tolist():
+                    if excess <= 0 or rates[number, row] <= 0:
+                        break
+                    if number in spared[row]:
+                        continue
+                    wanted = spared[row] | {number}
+                    least = sent_from(self.joins, row, self.ends)[number, self._hosts(row, wanted)].min(initial=np.inf)
+                    if least < rates[number, row] * (1 - OVERLOAD):
+                        spared[row], moved = wanted, True
+                        excess -= rates[number, row] - least
+            if not moved:
+                break
+            found = self._by_mask(rows, spared)
+        return self._within_budgets(found)
+
+    def _sent(self, found: Assignment) -> tuple[Floats, Floats]:
+        """Tuples/s over each link: in all, with what is kept, and by sub-join that was placed."""
+        sent = crossing(self.joins, found.replicas, self.ends)
+        rates = np.zeros((len(self.budgets), len(self.joins)))
+        np.add.at(rates, (sent.link, sent.join), sent.rate)
+        return self.taken + rates.sum(axis=1), rates
+
+    def _within_budgets(self, found: Assignment) -> Assignment:
+        """What was found without the sub-joins that make links carry too much."""
+        told = over_budget(self.problem, self._sent(found)[0])
+        if not told:
+            return found
+        gone = _too_many(self.joins, found.replicas, self.ends, np.maximum(self.budgets - self.taken, 0.0))
+        left = np.flatnonzero(~np.isin(found.replicas.join, gone))
+        new = np.setdiff1d(gone, found.unplaced)
+        return Assignment(
+            found.replicas.take(left),
+            np.concatenate([found.unplaced, new]).astype(np.int32),
+            np.concatenate([found.missing, self.joins.demand[new]]),
+            ("the links cannot take the load:", *(f"  {line}" for line in told)),
+        )
+
+    def _hosts(self, row: int, spared: frozenset[int]) -> Bools:
+        """Nodes that a sub-join may use."""
+        mine = self.may[self.joins.query[row]]
+        return hosts_off(self.joins, row, spared, self.ends, mine & (self.room > 0)) if spared else mine
+
+    def _by_mask(self, rows: Rows, spared: list[frozenset[int]]) -> Assignment:
+        """Sub-joins that may use the same hosts are placed together; those whose hosts have the least room go first,
+        and what they take is other work to those that come after."""
+        problem, joins, nodes = self.problem, self.joins, self.problem.nodes
+        classes: dict[bytes, tuple[Bools, list[int]]] = {}
+        for row in rows.tolist():
+            mine = self._hosts(row, spared[row])
+            classes.setdefault(mine.tobytes(), (mine, []))[1].append(row)
+        loads = self.others.copy()
+        parts: list[Assignment] = []
+        for mask, members in sorted(classes.values(), key=lambda one: float(self.room[one[0]].sum())):
+            some = np.array(members)
+            left = replace(nodes, hosts=nodes.hosts & mask, busy=nodes.other_load + loads)
+            these = joins.take(some)
+            running = None if self.start is None else self.start.of(some, len(joins))
+            placed = assign(replace(problem, nodes=left), these, self.space, self.options, running)
+            loads += node_loads(these, placed.replicas, len(nodes))
+            numbered = replace(placed.replicas, join=some[placed.replicas.join].astype(np.int32))
+            parts.append(Assignment(numbered, some[placed.unplaced].astype(np.int32), placed.missing))
+        if not parts:
+            return Assignment.nothing()
+        replicas = Replicas.concat([part.replicas for part in parts])
+        return Assignment(
+            replicas.take(np.argsort(replicas.join, kind="stable")),
+            np.concatenate([part.unplaced for part in parts]),
+            np.concatenate([part.missing for part in parts]),
+        )

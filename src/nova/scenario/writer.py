@@ -84,9 +84,7 @@ def _save(folder: Path, name: str, columns: Mapping[str, Any]) -> str:
 def _nodes(problem: Problem) -> dict[str, Any]:
     nodes = problem.nodes
     columns: dict[str, Any] = {"id": nodes.ids, "capacity": nodes.capacity, "hosts": nodes.hosts}
-    needed = [one.label for query in problem.queries for one in query.requires]
-    needed += [link.label for link in problem.links if link.label != "id"]
-    columns |= {label: nodes.labels[label] for label in needed}
+    columns |= nodes.labels
     if not np.isinf(nodes.bandwidth).all():
         columns["bandwidth"] = nodes.bandwidth
     if nodes.busy is not None:
