@@ -163,7 +163,7 @@ def command(
             slots=slots(loaded) if realtime else None,
             ui=ui,
             log=log,
-            config=connectors(feeds_of(loaded), sink) | spark_settings,
+            config=({} if realtime else connectors(feeds_of(loaded), sink)) | spark_settings,
         )
     warn(notices(spark))
     with to_the_end(spark):

@@ -3,7 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
+from nova.spark.realtime import log as log_module
 from nova.spark.realtime.log import Log
 
 
@@ -45,3 +47,18 @@ def test_segments_that_all_readers_have_passed_are_deleted(tmp_path: Path) -> No
     assert (again.rows, again.latest_us) == (5, 4)
     again.append(tuples(2))
     assert again.rows == 6
+
+
+def test_a_log_says_when_its_reader_is_far_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "AHEAD", 1000)
+    log, read = Log(tmp_path, "ll"), 0
+    log.read_to = lambda: read
+    few = [pa.array([1, 2]), pa.array([10, 20])]
+    while not log.full:
+        assert log.end <= 1000
+        log.append(few)
+    assert log.end > 1000
+    read = log.end
+    assert not log.full
+    log.append(few)
+    assert not log.full

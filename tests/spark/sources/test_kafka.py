@@ -104,6 +104,7 @@ def test_ids_make_results_exactly_once_through_kill_9(tmp_path: Path) -> None:
         file = write_scenario(tmp_path / "s", document)
         nova = Path(sys.executable).parent / "nova"
         command = [nova, "run", file, "-o", tmp_path / "run", "--until-end", "--to", f"kafka://{server}/out"]
+        command += ["--mode", "batch"]
         process = Process(*command, log=tmp_path / "run.log")
         started.append(process)
         commits = tmp_path / "run" / "jobs" / "climate" / "checkpoint" / "commits"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nova.model.errors import NovaError
 from nova.model.plan import Plan
 from nova.scenario.model import Columns
 from nova.spark.job.job import Job
@@ -33,6 +35,7 @@ WARM_S = 3.0
 """Time after the first result whose latencies are not counted: the backlog of the start is worked off."""
 PATIENCE_S = 120.0
 """Longest wait for the first result, and for the first that counts."""
+ATTEMPTS = 3
 KEPT_S = 30.0
 """Results of a soak are taken away after this long, as somebody who reads them would."""
 
@@ -89,7 +92,24 @@ def live(
     spark: SparkSession, work: Workload, plan: Plan, *, seconds: float, every_ms: int, scratch: Path
 ) -> dict[str, Any]:
     """Latency from event to sink for so many seconds after the first result, and the time from start to that, with
-    batches every so often. Rare batches get more time: a handful of them is counted at least."""
+    batches every so often. Rare batches get more time: a handful of them is counted at least.
+
+    Spark gives a Python process ten seconds to start, which are too few on a machine that is very busy: then it is
+    tried again.
+    """
+    for _ in range(ATTEMPTS - 1):
+        with contextlib.suppress(SlowStart):
+            return _live(spark, work, plan, seconds=seconds, every_ms=every_ms, scratch=scratch)
+    return _live(spark, work, plan, seconds=seconds, every_ms=every_ms, scratch=scratch)
+
+
+class SlowStart(NovaError):
+    """Spark did not wait for a Python process to start."""
+
+
+def _live(
+    spark: SparkSession, work: Workload, plan: Plan, *, seconds: float, every_ms: int, scratch: Path
+) -> dict[str, Any]:
     seconds = max(seconds, 6 * every_ms / 1000)
     began = time.time()
     meter, steady = Meter("climate", Clock(), began), Latencies()
@@ -108,7 +128,7 @@ def live(
             time.sleep(0.1)
         failure = query.exception()
     if failure is not None:
-        raise failure
+        raise SlowStart(str(failure)) if "failed to connect back" in str(failure) else failure
     told = meter.report(time.time() - began)
     return {
         "every_ms": every_ms,

@@ -136,16 +136,16 @@ def at_rate(
 def saturated(spark: SparkSession, work: Workload, plan: Plan, scratch: Path) -> dict[str, float]:
     """Tuples/s from logs that are full: the second half of them, as the first warms up."""
     with started(spark, work, plan, scratch, FULL_S) as (job, _):
-        half: tuple[float, int] | None = None
+        half = time.time(), 0
+        """The last look at which no more than half was read."""
         tuples, wanted = 0, job.left.rows + job.right.rows
         while tuples < wanted:
             time.sleep(0.05)
             if job.started is not None and not job.started.isActive:
                 raise NovaError(f"the query ended: {job.started.exception()}")
             tuples += job.reading().tally.tuples.total()
-            if half is None and tuples >= wanted / 2:
+            if tuples <= wanted / 2:
                 half = time.time(), tuples
-        assert half is not None
         return {"tuples": wanted, "tuples_per_s": (wanted - half[1]) / max(time.time() - half[0], 1e-3)}
 
 

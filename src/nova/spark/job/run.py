@@ -49,6 +49,11 @@ CONFIG = {
 }
 """Settings of the session that suit small, frequent batches."""
 POLL_S = 0.1
+SLOW_START = "Python worker failed to connect back"
+"""What Spark says when a Python process has not started within ten seconds, which a very busy machine may need: the
+query is started again, and goes on from its checkpoint."""
+SLOW_STARTS = 10
+"""So often, then it is given up."""
 FIRST_TUPLE_S = 60.0
 """The duration of a run counts from its first tuple, or from here where none comes."""
 
@@ -118,7 +123,7 @@ class BatchRunning(Running):
     def ended(self) -> bool:
         """Whether all input that there will ever be has been worked off."""
         if not self.query.isActive:
-            return True
+            return self.query.exception() is None
         if self.last is None:
             return self.job.gate.at_end()
         return all(at_end(source) for source in self.last["sources"])
@@ -147,6 +152,8 @@ class Run:
         self._listener = Listener(self._note)
         self._current = RunFolder.FIRST, plan
         """The newest plan that all queries have taken up, by name."""
+        self._slow_starts = 0
+        self._inputs: dict[str, Input] = {}
         self.rivals: dict[str, Emulation] = {}
         """Other plans that get the same tuples, in emulation only."""
         longest_s = max(query.window_ms for query in scenario.problem.queries) / 1000
@@ -191,13 +198,15 @@ class Run:
         """Open the inputs and start the queries."""
         for key, value in CONFIG.items():
             self.spark.conf.set(key, value)
-        inputs = open_inputs(self.spark, feeds_of(self.scenario), self.folder, self.settings.speed)
+        self._inputs = open_inputs(self.spark, feeds_of(self.scenario), self.folder, self.settings.speed)
         self.began = time.time()
         self.spark.streams.addListener(self._listener)
         for number in range(len(self.problem.queries)):
-            self.running.append(self._start(number, inputs))
+            self.running.append(self._start(number))
 
-    def _start(self, number: int, inputs: dict[str, Input]) -> Running:
+    def _start(self, number: int, meter: Meter | None = None) -> Running:
+        """Start a query; `meter` is that of one that is started again."""
+        inputs = self._inputs
         query, pipeline = self.problem.queries[number], self.problem.queries[number].pipeline
         left, right = (inputs[self.problem.streams[self.problem.born(row)]] for row in (query.left, query.right))
         place = f"{self.scenario.path}: query {query.id}"
@@ -205,7 +214,7 @@ class Run:
             before(left.frame, pipeline.left, place), before(right.frame, pipeline.right, place), keys_of(pipeline)
         )
         flow = flow_of(self.problem, number, sides, int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2))
-        meter = Meter(query.id, shared_clock(left, right), self.began)
+        meter = meter or Meter(query.id, shared_clock(left, right), self.began)
 
         letters = self.folder.letters(query.id)
 
@@ -295,7 +304,9 @@ class Run:
                     ended = True
                     break
                 if not any(one.query.isActive for one in self.running):
-                    break
+                    self._collect()  # one may have failed since
+                    if not any(one.query.isActive for one in self.running):
+                        break
         finally:
             self._stop()
         if ended:
@@ -314,9 +325,12 @@ class Run:
 
     def _collect(self) -> None:
         """Raise what made a query fail."""
-        for one in self.running:
+        for number, one in enumerate(self.running):
             failure = one.query.exception()
-            if failure is not None:
+            if failure is not None and SLOW_START in str(failure) and self._slow_starts < SLOW_STARTS:
+                self._slow_starts += 1
+                self.running[number] = self._start(number, one.meter)
+            elif failure is not None:
                 raise NovaError(f"query {one.meter.query!r} failed: {reason(str(failure))}")
 
     def _stop(self) -> None:

@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -37,14 +37,16 @@ from nova.spark.dead_letters import (
     Letter,
     LetterBox,
 )
+from nova.spark.realtime.frames import Rows
 from nova.spark.realtime.log import Log
 from nova.spark.sources import generator
 from nova.spark.sources.clock import Clock
 from nova.spark.sources.mqtt import REMEMBERED, Broker, Subscriber
 from nova.spark.sources.replay import MOMENT, Archive
 
-BLOCK_MS = 500.0
-"""Event time that is generated at once."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+BLOCK_MS = 100.0
+"""Event time that is generated at once: tuples that are due meanwhile wait."""
 QUIET_S = 5.0
 """A topic that is silent for so long has ended, for who runs to the end of the input."""
 TICK_S = 0.001
@@ -59,10 +61,15 @@ class Tap:
     log: Log
     carried: pa.Schema
 
-    def take(self, tuples: pa.Table, source: pa.Array, *extra: pa.Array, sync: bool = False) -> None:
-        """Append tuples whose sources have these rows (−1: unknown)."""
+    def rows(self, tuples: pa.Table, source: pa.Array, *extra: pa.Array) -> Rows:
+        """Tuples as the log takes them; `source`: rows of their sources (−1: unknown)."""
         columns = [tuples[column.name].cast(column.type) for column in self.carried]
-        self.log.append([source, tuples["time"].cast(pa.int64()), *columns, *extra], sync=sync)
+        return Rows([source, tuples["time"].cast(pa.int64()), *columns, *extra])
+
+    def take(self, tuples: pa.Table, source: pa.Array, *extra: pa.Array, sync: bool = False) -> None:
+        """Append tuples."""
+        rows = self.rows(tuples, source, *extra)
+        self.log.put(rows, 0, len(rows), sync=sync)
 
 
 @dataclass
@@ -155,16 +162,16 @@ class Paced:
                 self.clock.start(self.blocks.begin_us)
                 began = True
             source = self.known.of(tuples["source"])
+            rows = [tap.rows(tuples, source) for tap in self.taps]
             done, now_us = 0, 0.0
             while done < len(arrival) or (not len(arrival) and now_us < end_us):
                 now_us = self.clock.event_us(time.time())
                 due = int(np.searchsorted(arrival, now_us, "right"))
-                if due > done:
-                    for tap, first in zip(self.taps, have, strict=True):
-                        skip = min(max(first - at - done, 0), due - done)
-                        if skip < due - done:
-                            length = due - done - skip
-                            tap.take(tuples.slice(done + skip, length), source.slice(done + skip, length))
+                if due > done and not any(tap.log.full for tap in self.taps):
+                    for tap, mine, first in zip(self.taps, rows, have, strict=True):
+                        start = min(max(first - at, done), due)
+                        if start < due:
+                            tap.log.put(mine, start, due)
                     done = due
                 if self._stopped.wait(TICK_S):
                     return
@@ -311,29 +318,39 @@ class Messages:
                 ids[name] = None
             if not fresh:
                 continue
-            tuples = self.read([payload for _, _, payload in fresh])
-            source = self.known.of(tuples["source"])
-            reason = unusable(tuples, source)
-            source = pc.if_else(pc.is_null(reason), source, -1)
-            if tap is self.taps[0]:
-                self.letters.put(
-                    time.time_ns(),
-                    [
-                        Letter(why, self.stream, topic, None, payload[:RECORD_CHARS])
-                        for why, (_, topic, payload) in zip(reason.to_pylist(), fresh, strict=True)
-                        if why is not None
-                    ],
-                )
-            times = tuples["time"].cast(pa.int64()).fill_null(0).cast(MOMENT)
-            tuples = tuples.set_column(tuples.column_names.index("time"), "time", times)
-            names = pa.array([name.encode() for name, _, _ in fresh], pa.binary())
-            tap.take(
-                tuples, source.combine_chunks() if isinstance(source, pa.ChunkedArray) else source, names, sync=True
+            places = [(topic, None, payload) for _, topic, payload in fresh]
+            letters = self.letters if tap is self.taps[0] else None
+            tuples, source = put_aside(
+                self.read([payload for _, _, payload in fresh]), self.known, letters, self.stream, places
             )
+            tap.take(tuples, source, pa.array([name.encode() for name, _, _ in fresh], pa.binary()), sync=True)
             most = max(most, len(fresh))
             while len(ids) > REMEMBERED:
                 ids.popitem(last=False)
         return most
+
+
+def put_aside(
+    tuples: pa.Table,
+    known: Known,
+    letters: LetterBox | None,
+    stream: str,
+    places: Sequence[tuple[str, int | None, str]],
+) -> tuple[pa.Table, pa.Array]:
+    """Tuples of now as the log takes them, and the rows of their sources: −1 for those that cannot be used, which go
+    to the dead letters with their places: file, line, text."""
+    source = known.of(tuples["source"])
+    reason = unusable(tuples, source)
+    if letters is not None:
+        dead = [
+            Letter(why, stream, file, line, text[:RECORD_CHARS])
+            for why, (file, line, text) in zip(reason.to_pylist(), places, strict=True)
+            if why is not None
+        ]
+        letters.put(time.time_ns(), dead)
+    source = pc.if_else(pc.is_null(reason), source, -1)
+    times = tuples["time"].cast(pa.int64()).fill_null(0).cast(MOMENT)
+    return tuples.set_column(tuples.column_names.index("time"), "time", times), source
 
 
 def unusable(tuples: pa.Table, source: pa.Array) -> pa.Array:
@@ -355,12 +372,13 @@ def unusable(tuples: pa.Table, source: pa.Array) -> pa.Array:
     return told.combine_chunks() if isinstance(told, pa.ChunkedArray) else told
 
 
-def json_reader(source: str, when: str, value: str, schema: pa.Schema) -> Callable[[Sequence[str]], pa.Table]:
-    """Reads JSON payloads: the fields of source, time and value, and those of `schema` beside it (columns as tuples
-    carry them, value first). What is not of its column's type is null, as in Spark."""
+def document_reader(
+    source: str, when: str, value: str, schema: pa.Schema
+) -> Callable[[Sequence[Mapping[str, Any]]], pa.Table]:
+    """Reads documents: the fields of source, time and value, and those of `schema` beside it (columns as tuples carry
+    them, value first). What is not of its column's type is null, as in Spark."""
 
-    def read(payloads: Sequence[str]) -> pa.Table:
-        documents = [_document(payload) for payload in payloads]
+    def read(documents: Sequence[Mapping[str, Any]]) -> pa.Table:
         columns: dict[str, pa.Array] = {
             "source": pa.array([_text(one.get(source)) for one in documents], pa.string()),
             "time": pa.array([_moment(one.get(when)) for one in documents], MOMENT),
@@ -373,12 +391,19 @@ def json_reader(source: str, when: str, value: str, schema: pa.Schema) -> Callab
     return read
 
 
-def _document(payload: str) -> dict[str, Any]:
+def json_reader(source: str, when: str, value: str, schema: pa.Schema) -> Callable[[Sequence[str]], pa.Table]:
+    """The same from JSON texts; one that is no JSON object has no fields."""
+    read = document_reader(source, when, value, schema)
+    return lambda payloads: read([document(payload) for payload in payloads])
+
+
+def document(payload: str | bytes) -> dict[str, Any]:
+    """The fields of a JSON object; none where it is not one."""
     try:
-        document = json.loads(payload)
+        fields = json.loads(payload)
     except (ValueError, RecursionError):
         return {}
-    return document if isinstance(document, dict) else {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def _text(value: Any) -> str | None:
@@ -392,12 +417,14 @@ def _moment(value: Any) -> int | None:
     try:
         if isinstance(value, int | float):
             return round(value * 1000)
+        if isinstance(value, datetime):
+            return (value - EPOCH) // timedelta(microseconds=1)
         text = str(value)
         if text.replace(".", "", 1).lstrip("-").isdigit():
             return round(float(text) * 1000)
         moment = datetime.fromisoformat(text)
         moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        return (moment - EPOCH) // timedelta(microseconds=1)
     except (ValueError, OverflowError):
         return None
 

@@ -14,12 +14,24 @@ from nova.files import name_of
 from nova.model.errors import NovaError
 from nova.scenario.model import Columns, StreamInput
 from nova.spark.dead_letters import LetterBox
-from nova.spark.realtime.feeds import Feed, Generated, Known, Messages, Paced, Recorded, Tap, json_reader
+from nova.spark.realtime import records
+from nova.spark.realtime.feeds import (
+    Feed,
+    Generated,
+    Known,
+    Messages,
+    Paced,
+    Recorded,
+    Tap,
+    document_reader,
+    json_reader,
+)
 from nova.spark.realtime.frames import kind_of
 from nova.spark.sources import generator, replay
 from nova.spark.sources.clock import Clock
 from nova.spark.sources.inputs import FILES, carried, recorded, replay_speed
 from nova.spark.sources.inputs import Feed as Given
+from nova.spark.sources.kafka import Layout
 from nova.spark.sources.mqtt import CREDENTIALS, Broker, open_mqtt
 from nova.spark.sources.tuples import normalised
 
@@ -47,9 +59,11 @@ def unfit(given: StreamInput, speed: float | None, place: str) -> str | None:
     """Why an input cannot be had in real time; None where it can."""
     if given.format == "generator":
         return None
-    if given.format == "mqtt":
+    if given.format in ("mqtt", "kafka"):
         named = (given.columns.source, given.columns.time, given.columns.value)
-        return None if all(name.isidentifier() for name in named) else "an MQTT input has expressions as columns"
+        if not all(name.isidentifier() for name in named):
+            return f"{given.format} input has expressions as columns"
+        return records.unfit(Layout.of(given, place).settings, place) if given.format == "kafka" else None
     if given.format in FILES:
         if replay_speed(given, speed, place) is not None:
             return None
@@ -78,6 +92,10 @@ def open_streams(
         elif given.format == "mqtt":
             spool = folder.path / "spool" / name_of(name)
             streams[name] = _messages(spark, name, feed, spool, folder.letters(f"{name} (live)"))
+        elif given.format == "kafka":
+            streams[name] = _records(
+                spark, name, feed, notes / f"{len(streams)}.json", folder.letters(f"{name} (live)")
+            )
         else:
             assert at is not None
             replays[name] = (*recorded(spark, name, feed, folder), at)
@@ -132,5 +150,18 @@ def _messages(spark: SparkSession, name: str, feed: Given, spool: Path, letters:
     def open_feed(taps: Sequence[Tap], known: Known) -> Feed:
         client = options.get("client", f"nova-{identity}")
         return Messages(broker, client, options.get("id"), taps, known, read, letters, name)
+
+    return Stream(frame, Clock(), open_feed)
+
+
+def _records(spark: SparkSession, name: str, feed: Given, note: Path, letters: LetterBox) -> Stream:
+    """The same options as in the other mode, as far as `records.unfit` lets them."""
+    given, layout = feed.input, Layout.of(feed.input, feed.place)
+    frame = normalised(spark.createDataFrame([], layout.columns(feed.place)), given.columns, feed.place)
+    names = given.columns
+    read = records.record_reader(layout, document_reader(names.source, names.time, names.value, carried(frame)))
+
+    def open_feed(taps: Sequence[Tap], known: Known) -> Feed:
+        return records.Records(layout, feed.place, taps, known, read, letters, name, note)
 
     return Stream(frame, Clock(), open_feed)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,7 +176,9 @@ class RealtimeJob:
                 shape, joined, self.flow.query, str(self.staged), str(self.checkpoint), self.every_ms
             )
         self.started = StreamingQuery(begun)
-        self._wait_for(lambda: self._live.begun() >= SLOTS)
+        self._wait_for(lambda: self._live.begun() >= SLOTS, "begin")
+        for side, log in enumerate((self.left, self.right)):
+            log.read_to = partial(self._live.position, side)
         return self.started
 
     def _places(self, names: list[str]) -> Any:
@@ -194,18 +197,22 @@ class RealtimeJob:
     def _routes(self, plan: str) -> Path:
         return self.schedule.folder / f"routes-{plan}.bin"
 
-    def _wait_for(self, happened: Callable[[], bool]) -> None:
+    def _wait_for(self, happened: Callable[[], bool], what: str) -> None:
         end = time.monotonic() + PATIENCE_S
         while not happened() and self.started is not None and self.started.isActive:
             if time.monotonic() > end:
                 raise NovaError(
-                    f"query {self.flow.query!r}: Spark's real-time mode did not begin in {PATIENCE_S:.0f} s"
+                    f"query {self.flow.query!r}: Spark's real-time mode did not {what} in {PATIENCE_S:.0f} s"
                 )
             time.sleep(0.01)
 
     def clock(self, event_us: float, began_us: float, speed: float) -> None:
         """From when latencies are counted: events of `event_us` were due at `began_us`."""
         self._live.gauge().clock(event_us, began_us, speed)
+
+    def published_elsewhere(self) -> None:
+        """Results are out only when the driver has published them, and it says how long they took."""
+        self._live.gauge().published()
 
     def take_up(self) -> None:
         """Switch to new plans from the first window that no tuple was routed for.
@@ -243,7 +250,7 @@ class RealtimeJob:
             return
         self._live.close()
         if self.started.isActive:
-            self._wait_for(lambda: self._live.parked())
+            self._wait_for(lambda: self._live.parked(), "end")
         self.started.stop()
         self.left.close()
         self.right.close()

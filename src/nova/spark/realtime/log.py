@@ -12,7 +12,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,12 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nova.files import write_safely
-from nova.spark.realtime.frames import Frame, decode, encode, whole
+from nova.spark.realtime.frames import Frame, Rows, decode, whole
 
 SEGMENT = 64 * 2**20
 """Bytes after which a new segment is begun."""
 KEPT = 2
 """Segments that stay, whoever has read them."""
+AHEAD = 4 * SEGMENT
+"""Bytes that a log may be ahead of its reader: more waits where it comes from."""
 
 
 class Log:
@@ -41,7 +43,10 @@ class Log:
         """Latest event time so far."""
         self._base, self.end = 0, 0
         """Where the last segment begins, and bytes so far."""
+        self.read_to: Callable[[], int] = lambda: self.end
+        """How far the reader has come (bytes); whoever starts one tells."""
         self._recover()
+        self._passed = self.end
         self._file = os.open(self._path(self._base), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def _note(self, base: int) -> Path:
@@ -61,13 +66,12 @@ class Log:
             self.rows, self.latest_us = json.loads(self._note(self._base).read_text())
         self.end = self._base + size
         for frame in decode(data[:size], self.kinds):
-            self._count(frame.columns)
+            self._count(len(frame.columns[0]), pc.max(frame.columns[1]).as_py())
 
-    def _count(self, columns: Sequence[pa.Array]) -> None:
-        self.rows += len(columns[0])
-        latest = pc.max(columns[1]).as_py()
-        if latest is not None:
-            self.latest_us = latest if self.latest_us is None else max(latest, self.latest_us)
+    def _count(self, rows: int, latest_us: int | None) -> None:
+        self.rows += rows
+        if latest_us is not None:
+            self.latest_us = latest_us if self.latest_us is None else max(latest_us, self.latest_us)
 
     def frames(self, beside: str = "") -> Iterator[Frame]:
         """All frames that are still there; `beside`: kinds of columns that were appended behind the others."""
@@ -83,16 +87,28 @@ class Log:
 
     def append(self, columns: Sequence[pa.Array], *, sync: bool = False) -> None:
         """Add tuples, at least one. `sync`: return when they are on the disk itself."""
+        rows = Rows(columns)
+        self.put(rows, 0, len(rows), sync=sync)
+
+    def put(self, rows: Rows, start: int, stop: int, *, sync: bool = False) -> None:
+        """Add some of these tuples, at least one."""
         with self._lock:
             if self.end - self._base >= self.segment:
                 self._roll()
-            frame = encode(columns, self.rows, time.time_ns() // 1000)
+            frame = rows.encode(start, stop, self.rows, time.time_ns() // 1000)
             if os.write(self._file, frame) != len(frame):
                 raise OSError(f"the log {self.folder} could not be written to its end: is the disk full?")
             if sync:
                 os.fsync(self._file)
-            self._count(columns)
+            self._count(stop - start, rows.most(1, start, stop))
             self.end += len(frame)
+
+    @property
+    def full(self) -> bool:
+        """Whether the reader is so far behind that more should wait."""
+        if self.end - self._passed > AHEAD:
+            self._passed = self.read_to()
+        return self.end - self._passed > AHEAD
 
     def _roll(self) -> None:
         """Begin a new segment, and delete those that every reader has passed."""

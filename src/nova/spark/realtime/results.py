@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import threading
+import time
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +27,7 @@ from nova.routing.flow import Flow
 from nova.routing.packets import MOMENT, Names
 from nova.spark.job.sinks import FILES, SHOWN, json_lines, plain
 from nova.spark.realtime.frames import Frame, decode, kinds_of, restored, tables, whole
+from nova.spark.sources.clock import Clock
 from nova.spark.sources.mqtt import Broker
 from nova.spark.sources.mqtt import Publisher as MqttPublisher
 
@@ -165,7 +168,11 @@ class Publisher:
     """The last batch that Spark has committed."""
     results: Results
     target: Target
+    clock: Clock | None = None
+    """By which results that go out as they come are late."""
     failure: BaseException | None = None
+    _took_us: dict[str, Counter[float]] = field(default_factory=lambda: defaultdict(Counter))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _read: dict[str, int] = field(default_factory=dict)
     """Bytes of each file that were handed out."""
     _stopped: threading.Event = field(default_factory=threading.Event)
@@ -209,5 +216,25 @@ class Publisher:
             data = opened.read()
         size = whole(data)
         if size:
-            self.target.take(file.stem, self.results.table(list(decode(data[:size], self.results.kinds))))
+            frames = list(decode(data[:size], self.results.kinds))
+            self.target.take(file.stem, self.results.table(frames))
             self._read[file.name] = at + size
+            if self.target.at_once and self.clock is not None and self.clock.runs:
+                self._time(frames, self.clock)
+
+    def _time(self, frames: list[Frame], clock: Clock) -> None:
+        """Count how long results took until now, from when they were due and from when they were joined."""
+        now_us = time.time() * 1e6
+        with self._lock:
+            for frame in frames:
+                later = np.maximum(*(frame.columns[place].to_numpy() for place in (5, 6)))
+                total = now_us - clock.due_s(later / 1000) * 1e6
+                for name, us in (("total", total), ("sink", np.full(len(total), now_us - frame.stamp_us))):
+                    steps, counts = np.unique(np.exp(np.round(np.log(np.maximum(us, 1.0)), 2)), return_counts=True)
+                    self._took_us[name].update(dict(zip(steps.tolist(), counts.tolist(), strict=True)))
+
+    def took_us(self) -> dict[str, Counter[float]]:
+        """How long results took that went out as they came (µs, to a hundredth), since this was last asked."""
+        with self._lock:
+            told, self._took_us = self._took_us, defaultdict(Counter)
+        return told

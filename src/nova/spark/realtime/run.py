@@ -17,6 +17,7 @@ from nova.routing.flow import Flow
 from nova.routing.packets import Names
 from nova.spark.job.meter import Latencies, Meter
 from nova.spark.job.run import Run, Running, Settings
+from nova.spark.realtime import records
 from nova.spark.realtime.feeds import Feed, Known, Tap
 from nova.spark.realtime.inputs import Stream, Unfit, open_streams, unfit
 from nova.spark.realtime.job import SLOTS, RealtimeJob
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 EVERY_MS = 120_000
 """Time between checkpoints where nobody asks for another. What a crash repeats is at most this much; each one holds
 tuples up for some tenths of a second."""
-SINKS = ("parquet", "json", "console", "mqtt")
+SINKS = ("parquet", "json", "console", "mqtt", "kafka")
 READING_S = 0.5
 """Time between two readings of the counts."""
 
@@ -48,9 +49,13 @@ def why_not(scenario: Scenario, settings: Settings, master: str | None) -> str |
         return "--emulate follows batches"
     if settings.format not in SINKS:
         return f"results go to {settings.format}, which takes whole batches"
+    if settings.format == "kafka":
+        why = records.unfit({"subscribe": "", **settings.options}, "--to-option")
+        if why is not None:
+            return f"results to Kafka: {why}"
     around = [query.id for query in scenario.problem.queries if query.pipeline.sql]
     if around:
-        return f"query {around[0]} does more than join"
+        return f"query {around[0]} filters or aggregates in SQL, which real-time mode does not do yet"
     for name, feed in feeds_of(scenario).items():
         why = unfit(feed.input, settings.speed, feed.place)
         if why is not None:
@@ -91,7 +96,7 @@ class RealtimeRunning(Running):
         reading = self.job.reading()
         took = {
             name: Latencies(Counter({us / 1000: n for us, n in counts.items()}))
-            for name, counts in reading.took_us.items()
+            for name, counts in (reading.took_us | self.publisher.took_us()).items()
         }
         self.meter.batch(max(reading.buckets, default=0), reading.tally, self._read_s, took)
         self.meter.set_open(reading.buckets)
@@ -99,15 +104,15 @@ class RealtimeRunning(Running):
 
     def ended(self) -> bool:
         if not self.query.isActive:
-            return True
+            return self.query.exception() is None
         return all(feed.ended for feed in self.feeds.values()) and self.job.worked_off()
 
     def stop(self) -> None:
         for feed in self.feeds.values():
             feed.stop()
         self.job.close()
-        self.read()
         self.publisher.stop()
+        self.read()
 
 
 class RealtimeRun(Run):
@@ -180,7 +185,10 @@ class RealtimeRun(Run):
         ids = Names(self.problem.sources.ids, self.problem.nodes.ids)
         results = Results(flow, lambda: job.schedule.names(ids))
         started = job.start()
-        publisher = Publisher(job.staged, job.committed, results, self._target(flow))
+        target = self._target(flow)
+        if target.at_once:
+            job.published_elsewhere()
+        publisher = Publisher(job.staged, job.committed, results, target, meter.clock)
         publisher.start()
         return RealtimeRunning(meter, started, job.schedule, job=job, publisher=publisher, feeds=feeds)
 
@@ -196,5 +204,9 @@ class RealtimeRun(Run):
                 if s.target is None:
                     raise InvalidInput("results to MQTT need an address: --to mqtt://host:1883/topic")
                 return ToMqtt(s.target, flow.query)
+            case "kafka":
+                if s.target is None:
+                    raise InvalidInput("results to Kafka need an address: --to kafka://host:9092/topic")
+                return records.ToKafka(s.target, s.options)
             case _:
                 raise Unfit(f"results to {s.format} are for --mode batch")

@@ -33,7 +33,7 @@ from nova.spark.job.gate import Gate
 from nova.spark.job.job import ANCIENT, join_packets, with_watermark
 from nova.spark.job.listener import Listener
 from nova.spark.job.meter import Meter
-from nova.spark.job.run import CONFIG, Settings, reason
+from nova.spark.job.run import CONFIG, SLOW_START, SLOW_STARTS, Settings, reason
 from nova.spark.job.schedule import Schedule
 from nova.spark.job.sinks import open_sink
 from nova.spark.job.tally import Tally, Till
@@ -77,6 +77,7 @@ class Stage:
     last_leg: bool = False
     """Whether all input is there and the query ends with it."""
     over: bool = False
+    slow_starts: int = 0
     gate: Gate = field(init=False)
 
     def start(self, *, last_leg: bool) -> None:
@@ -106,7 +107,7 @@ class Stage:
         if self.query is None:
             return False
         if self.last_leg:
-            return not self.query.isActive
+            return not self.query.isActive and self.query.exception() is None
         if self.inputs:
             return False
         return self.gate.at_end() if self.last is None else all(at_end(source) for source in self.last["sources"])
@@ -388,7 +389,10 @@ class Site:
     def _failures(self) -> None:
         for stage in self.stages:
             failure = stage.query.exception() if stage.query is not None and not stage.gate.closed else None
-            if failure is not None:
+            if failure is not None and SLOW_START in str(failure) and stage.slow_starts < SLOW_STARTS:
+                stage.slow_starts += 1
+                stage.start(last_leg=stage.last_leg)
+            elif failure is not None:
                 raise NovaError(f"{stage.name} failed: {reason(str(failure))}")
 
     def stop(self) -> None:

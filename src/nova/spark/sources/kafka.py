@@ -1,4 +1,5 @@
-"""Kafka: streams from topics and results to topics, through Spark's own connector.
+"""Kafka: streams from topics and results to topics, through Spark's own connector. (In real time there is a client of
+its own: see `realtime/records.py`.)
 
 Offsets are in Spark's checkpoint, so a run that is continued reads every record once. Results carry an id that is the
 same when a batch is repeated after a crash: a consumer that takes each id once has every result exactly once.
@@ -26,6 +27,7 @@ from nova.spark.sources.tuples import FILE, LINE, RECORD, declared, json_payload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from nova.routing.flow import Flow
     from nova.spark.job.tasks import ArrowMap
@@ -79,31 +81,59 @@ class Address:
         return Address(",".join(servers), topic)
 
 
-def open_kafka(spark: SparkSession, given: StreamInput, place: str) -> DataFrame:
-    """Records with JSON values as rows with the columns that the scenario names.
+@dataclass(frozen=True)
+class Layout:
+    """What an input says about its records."""
 
-    `path` is the address. The option `schema` lists the columns of the value, by default source, time and value under
-    their names in `columns`; `key` and `timestamp` name columns for the record's key and Kafka's own time. All others
-    are handed to the connector: `startingOffsets` (here `earliest`), `maxOffsetsPerTrigger`, `kafka.security.protocol`…
-    """
+    ddl: str
+    """Columns of the JSON value."""
+    key: str | None
+    """Name of a column for the record's key."""
+    stamp: str | None
+    """Name of a column for Kafka's own time."""
+    settings: dict[str, str]
+    """All other options, in the connector's words."""
+
+    @staticmethod
+    def of(given: StreamInput, place: str) -> Layout:
+        """`path` is the address. The option `schema` lists the columns of the value, by default source, time and value
+        under their names in `columns`; `key` and `timestamp` name columns for the record's key and Kafka's own time.
+        All others are the connector's: `startingOffsets` (here `earliest`), `maxOffsetsPerTrigger`,
+        `kafka.security.protocol`…"""
+        options = {name: str(value) for name, value in given.options.items()}
+        names = given.columns
+        key, stamp = options.pop("key", None), options.pop("timestamp", None)
+        usual = {names.source: "STRING", names.time: "STRING", names.value: "DOUBLE"}
+        columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in usual.items() if name not in (key, stamp))
+        ddl = options.pop("schema", columns)
+        settings = {"startingOffsets": "earliest"}
+        if given.path:
+            at = Address.parse(given.path, place)
+            settings |= {"kafka.bootstrap.servers": at.servers, "subscribe": at.topic}
+        elif "kafka.bootstrap.servers" not in options:
+            raise InvalidInput([Fault(place, "Kafka input needs a path such as kafka://host:9092/topic", field="path")])
+        return Layout(ddl, key, stamp, settings | options)
+
+    def columns(self, place: str) -> StructType:
+        """All columns of a record; needs a session of Spark."""
+        from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+
+        own = [StructField(self.key, StringType())] if self.key else []
+        own += [StructField(self.stamp, TimestampType())] if self.stamp else []
+        return StructType([*declared(self.ddl, place).fields, *own])
+
+
+def open_kafka(spark: SparkSession, given: StreamInput, place: str) -> DataFrame:
+    """Records with JSON values as rows with the columns that the scenario names."""
     from pyspark.sql import functions as sql
 
-    options = {name: str(value) for name, value in given.options.items()}
-    names = given.columns
-    key, stamp = options.pop("key", None), options.pop("timestamp", None)
-    usual = {names.source: "STRING", names.time: "STRING", names.value: "DOUBLE"}
-    columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in usual.items() if name not in (key, stamp))
-    schema = declared(options.pop("schema", columns), place)
-    settings = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(MOST_ROWS)}
-    if given.path:
-        at = Address.parse(given.path, place)
-        settings |= {"kafka.bootstrap.servers": at.servers, "subscribe": at.topic}
-    elif "kafka.bootstrap.servers" not in options:
-        raise InvalidInput([Fault(place, "Kafka input needs a path such as kafka://host:9092/topic", field="path")])
+    layout = Layout.of(given, place)
+    key, stamp = layout.key, layout.stamp
+    settings = {"maxOffsetsPerTrigger": str(MOST_ROWS), **layout.settings}
     require(spark)
-    reader = spark.readStream.format("kafka").options(**(settings | resolved_all(options, f"{place}.options")))
+    reader = spark.readStream.format("kafka").options(**resolved_all(settings, f"{place}.options"))
     text = sql.col("value").cast("string")
-    frame = reader.load().withColumn("body", json_payload(text, schema))
+    frame = reader.load().withColumn("body", json_payload(text, declared(layout.ddl, place)))
     own = [sql.col("key").cast("string").alias(key)] if key else []
     own += [sql.col("timestamp").alias(stamp)] if stamp else []
     return frame.select(

@@ -100,16 +100,21 @@ public final class Live {
   }
 
   /** Readers stop at once, so that the batch ends and is committed; a batch that begins afterwards reads nothing. */
-  public void close() {
+  public synchronized void close() {
     closing = true;
+    notifyAll();
   }
 
   /**
    * Before tuples up to `window` are routed: what holds for them. Whoever comes after a switch sees it, whoever came
-   * before has only older windows; a window of a switch that is being written down waits until it is.
+   * before has only older windows; a window of a switch that is being written down waits until it is. A switch that
+   * could not be written down ends the query: nobody knows whether it holds.
    */
   synchronized Timeline enter(long window) throws InterruptedException {
-    while (window >= reserved) wait();
+    while (window >= reserved) {
+      if (closing) throw new InterruptedException("a switch of plans was not written down");
+      wait();
+    }
     lastWindow = Math.max(lastWindow, window);
     return timeline;
   }

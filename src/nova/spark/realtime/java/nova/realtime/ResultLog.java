@@ -46,11 +46,11 @@ final class ResultLog extends ForeachWriter<byte[]> {
     if (!gauge.timed()) return;
     long now = Numbers.nowUs();
     for (Frame frame : Frame.all(body, shape.result())) {
-      gauge.took(Gauge.SINK, now - frame.stamp, frame.rows);
+      if (gauge.outHere()) gauge.took(Gauge.SINK, now - frame.stamp, frame.rows);
       for (int row = 0; row < frame.rows; row++) {
         long due = gauge.dueUs(Math.max(frame.number(5, row), frame.number(6, row)));
         gauge.took(Gauge.SOURCE, frame.first - due, 1);
-        gauge.took(Gauge.TOTAL, now - due, 1);
+        if (gauge.outHere()) gauge.took(Gauge.TOTAL, now - due, 1);
       }
     }
   }

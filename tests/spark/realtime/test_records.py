@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from builders import SMALL
+from kafka_broker import consume, kafka, produce
+from nova.scenario.model import Columns, StreamInput
+from nova.spark.dead_letters import LetterBox
+from nova.spark.realtime.feeds import Known, Tap, document_reader
+from nova.spark.realtime.inputs import unfit
+from nova.spark.realtime.log import Log
+from nova.spark.realtime.records import BESIDE, Record, Records, record_reader
+from nova.spark.sources.kafka import Layout
+from processes import Process, looked_after
+from runs import plain, scenario, tables
+
+CARRIED = pa.schema([("value", pa.float64())])
+
+
+def topic(**options: str) -> StreamInput:
+    return StreamInput(format="kafka", path="kafka://nowhere/t", options=options, columns=Columns())
+
+
+def test_every_record_is_in_each_log_once_whoever_goes_on(tmp_path: Path) -> None:
+    layout = Layout.of(topic(key="source_id", timestamp="event_time"), "x")
+    read = record_reader(layout, document_reader("source_id", "event_time", "value", CARRIED))
+    known = Known(pa.array(["a"]), np.array([4], np.int32))
+    records = [Record(i % 2, i // 2, b"a", json.dumps({"value": i}).encode(), 1000 + i) for i in range(8)]
+    records[3] = records[3]._replace(value=b"{half")
+    records[5] = records[5]._replace(key=b"stranger")
+
+    def opened() -> Records:
+        taps = [Tap(Log(tmp_path / name, "lld"), CARRIED) for name in ("one", "two")]
+        letters = LetterBox(tmp_path / "dead-letters", "live")
+        feed = Records(layout, "x", taps, known, read, letters, "pressure", tmp_path / "note.json")
+        feed.recall()
+        return feed
+
+    feed = opened()
+    feed.append(records[:4])
+    replace(feed, taps=feed.taps[:1], next=feed.next[:1], _noted_s=time.monotonic()).append(records[4:6])  # then killed
+    again = opened()
+    assert again.next == [{0: 3, 1: 3}, {0: 2, 1: 2}]
+    again.append(records[2:])  # from the place of the log that has least, or before
+    for tap in again.taps:
+        rows = [row for f in tap.log.frames(BESIDE) for row in zip(*(c.to_pylist() for c in f.columns), strict=True)]
+        wanted = [(4, (1000 + i) * 1000, float(i), i % 2, i // 2) for i in range(8)]
+        wanted[3] = (-1, 1_003_000, None, 1, 1)
+        wanted[5] = (-1, *wanted[5][1:])
+        assert rows == wanted
+    letters = [row for file in (tmp_path / "dead-letters").iterdir() for row in pq.read_table(file).to_pylist()]
+    found = sorted((one["reason"], one["file"], one["line"], one["record"]) for one in letters)
+    assert found == [("bad_value", "t/1", 1, "{half"), ("unknown_source", "t/1", 2, '{"value": 5}')]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({}, None),
+        ({"maxOffsetsPerTrigger": "5", "kafka.security.protocol": "SSL", "startingOffsets": "latest"}, None),
+        ({"kafka.sasl.jaas.config": "…"}, "JAAS"),
+        ({"failOnDataLoss": "false"}, "failOnDataLoss"),
+        ({"startingOffsets": '{"t": {"0": 23}}'}, "earliest or the latest"),
+    ],
+)
+def test_options_that_only_the_other_mode_has_are_told(options: dict[str, str], why: str | None) -> None:
+    pytest.importorskip("confluent_kafka")
+    told = unfit(topic(**options), None, "x")
+    assert told is None if why is None else why in (told or "")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_kafka_to_kafka_through_kill_9(tmp_path: Path) -> None:
+    """Records keep coming while the run is killed and started again: by their ids, results are the plain join's."""
+    left, right = (side.sort_values("event_time", ignore_index=True) for side in tables(900, 9_000))
+    draw = random.Random(3)
+    with kafka(tmp_path / "kafka") as server, looked_after() as started:
+        inputs = {name: {"format": "kafka", "path": f"kafka://{server}/{name}"} for name in SMALL["streams"]}
+        scenario(tmp_path / "s", inputs)
+        folder = tmp_path / "run"
+        command = [Path(sys.executable).parent / "nova", "run", tmp_path / "s" / "scenario.yaml", "-o", folder]
+        command += ["--mode", "realtime", "--every", "2s", "--to", f"kafka://{server}/out"]
+
+        def logged() -> int:
+            return sum(file.stat().st_size for file in folder.glob("jobs/climate/*/*.log"))
+
+        parts = np.array_split(np.arange(len(left)), 4)
+        for number, part in enumerate(parts):
+            last = number == len(parts) - 1
+            process = Process(*command, *(["--until-end"] if last else []), log=tmp_path / "run.log")
+            started.append(process)
+            before = logged()
+            for few in np.array_split(part, 10):
+                for name, side in (("pressure", left), ("humidity", right)):
+                    millis = side["event_time"].astype("datetime64[ms, UTC]").astype("int64")
+                    produce(server, name, side.assign(event_time=millis).iloc[few].to_dict("records"))
+            if last:
+                process.wait()
+            else:
+                process.until(lambda before=before: logged() > before)
+                time.sleep(draw.uniform(0, 3))
+                process.kill()
+        heard = consume(server, "out")
+    once = dict(heard)
+    wanted = Counter((pair[1], pair[2], pair[3] // 1000, pair[4] // 1000) for pair in plain(left, right).elements())
+
+    def millis_of(text: str) -> int:
+        return round(pd.Timestamp(text).timestamp() * 1000)
+
+    found = Counter(
+        (row["left_source"], row["right_source"], millis_of(row["left_time"]), millis_of(row["right_time"]))
+        for row in once.values()
+    )
+    assert found == wanted
+    assert all(key == row["id"] for key, row in heard)
