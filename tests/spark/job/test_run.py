@@ -15,7 +15,8 @@ from nova import optimizer
 from nova.model.errors import InvalidInput
 from nova.model.plan import Plan
 from nova.scenario import Scenario, load
-from nova.spark.job.run import Run, Settings
+from nova.spark.job.job import Job
+from nova.spark.job.run import SLOW_START, Run, Settings
 from nova.spark.replan.handover import hand_in
 from nova.spark.sources.generator import Pattern, Source, generate
 from runs import START_MS, file_inputs, found, plain, scenario, tables
@@ -214,6 +215,28 @@ def test_a_stopped_run_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
     assert 0 < before < plain(left, right).total()
     with pytest.raises(InvalidInput, match="lateness_ms"):
         run(spark, loaded, plan, tmp_path / "run", lateness_ms=1)
+
+
+def test_a_query_that_spark_did_not_wait_for_is_started_again(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, right = tables()
+    loaded, plan = scenario(tmp_path / "s", file_inputs(tmp_path / "s", left, right, 1))
+    start, failures = Job.start, [1, 2]
+
+    def slow(job: Job, *arguments: Any, **named: Any) -> Any:
+        query = start(job, *arguments, **named)
+        if failures:
+            failures.pop()
+            query.stop()
+            monkeypatch.setattr(type(query), "exception", lambda _: RuntimeError(f"{SLOW_START}."))
+        else:
+            monkeypatch.undo()
+        return query
+
+    monkeypatch.setattr(Job, "start", slow)
+    run(spark, loaded, plan, tmp_path / "run")
+    assert found(tmp_path / "run" / "results") == plain(left, right)
 
 
 def test_inputs_that_cannot_work_are_told(spark: Any, tmp_path: Path) -> None:
