@@ -176,7 +176,8 @@ class Ground:
             "id": "climate",
             "left": "pressure",
             "right": "humidity",
-            "on": ["region", "key"],
+            "on": "region",
+            "key": {"column": "key", "cardinality": self.keys},
             "window": {"tumbling": "1s"},
             "sink": "hq",
         }

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ from nova_lab.bench.stream import KEYS, LATENESS_MS, Workload, prepare, throughp
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WARM_S = 8.0
+WARM_S = 15.0
 """Time after the start whose results are not counted: the compiler is at work."""
 OFTEN_MS = 10_000
 """Time between checkpoints where it is measured how long one holds tuples up."""
@@ -159,19 +159,25 @@ def bench(
     live_s: float,
     rates: Sequence[float] = RATES,
     scratch: Path,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """All figures of `nova bench stream --mode realtime`."""
+    """All figures of `nova bench stream --mode realtime`; `tell` is told what is measured next."""
     plan = optimize(work.problem(), Options(seed=1))
+    tell(f"latency at {work.per_second:,.0f} tuples/s")
     usual = at_rate(spark, work, plan, seconds=live_s, scratch=scratch)
     tried = []
     for rate in rates:
         faster = replace(work, rate=rate)
+        tell(f"latency at {faster.per_second:,.0f} tuples/s")
         one = usual if rate == work.rate else at_rate(spark, faster, _plan(faster), seconds=live_s, scratch=scratch)
         tried.append(one)
         if not low(one):
             break
+    tell("full logs")
     full = saturated(spark, work, plan, scratch)
+    tell("checkpoints")
     often = at_rate(spark, work, plan, seconds=2.5 * OFTEN_MS / 1000, scratch=scratch, every_ms=OFTEN_MS)
+    tell("micro-batches and the plain join")
     prepare(spark, work)
     batch = throughput(
         spark, work, plan, seconds_per_batch=saturated_s, batches=batches, rounds=rounds, scratch=scratch
@@ -184,6 +190,7 @@ def bench(
         "plain_tuples_per_s": batch["plain_tuples_per_s"],
         "ratio": full["tuples_per_s"] / batch["plain_tuples_per_s"],
         "latency_ms": usual["latency_ms"],
+        "warm_up_s": usual["warm_up_s"],
         "stages_ms": usual["stages_ms"],
         "sustained_tuples_per_s": max(sustained, default=None),
         "rates": tried,

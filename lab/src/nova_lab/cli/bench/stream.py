@@ -89,6 +89,12 @@ def stream(
                 figures = soaked(spark, work, prepare(spark, work), seconds=60 * soak, scratch=Path(scratch), tell=tell)
                 figures |= {"plain_tuples_per_s": None, "ratio": None}
             elif realtime:
+
+                def say(what: str) -> None:
+                    bar.update(bar.task_ids[0], description=what)
+                    if not errors.is_terminal:
+                        typer.echo(what, err=True)
+
                 figures = bench_realtime(
                     spark,
                     work,
@@ -97,6 +103,7 @@ def stream(
                     saturated_s=saturated,
                     live_s=live or 20.0,
                     scratch=Path(scratch),
+                    tell=say,
                 ) | {"session_s": session_s}
             else:
                 figures = bench(
@@ -148,7 +155,7 @@ def _print(figures: dict[str, Any]) -> None:
 def _print_realtime(figures: dict[str, Any]) -> None:
     shown = ("p50", "p90", "p99", "p99.99", "max")
     table(
-        "Real time: event to sink, ms",
+        f"Real time: event to sink, ms, after {figures['warm_up_s']:.0f} s of warm-up",
         ["tuples/s", "kept up with", *shown],
         [
             (one["rate"], one["tuples_per_s"], *((one["latency_ms"] or {}).get(p) for p in shown))
