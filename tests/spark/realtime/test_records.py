@@ -16,12 +16,14 @@ import pytest
 
 from builders import SMALL
 from kafka_broker import consume, kafka, produce
+from nova.model.errors import NovaError
 from nova.scenario.model import Columns, StreamInput
 from nova.spark.dead_letters import LetterBox
+from nova.spark.realtime import records
 from nova.spark.realtime.feeds import Known, Tap, document_reader
 from nova.spark.realtime.inputs import unfit
 from nova.spark.realtime.log import Log
-from nova.spark.realtime.records import BESIDE, Record, Records, record_reader
+from nova.spark.realtime.records import BESIDE, Record, Records, ToKafka, record_reader
 from nova.spark.sources.kafka import Layout
 from processes import Process, looked_after
 from runs import plain, scenario, tables
@@ -37,9 +39,9 @@ def test_every_record_is_in_each_log_once_whoever_goes_on(tmp_path: Path) -> Non
     layout = Layout.of(topic(key="source_id", timestamp="event_time"), "x")
     read = record_reader(layout, document_reader("source_id", "event_time", "value", CARRIED))
     known = Known(pa.array(["a"]), np.array([4], np.int32))
-    records = [Record(i % 2, i // 2, b"a", json.dumps({"value": i}).encode(), 1000 + i) for i in range(8)]
-    records[3] = records[3]._replace(value=b"{half")
-    records[5] = records[5]._replace(key=b"stranger")
+    given = [Record(i % 2, i // 2, b"a", json.dumps({"value": i}).encode(), 1000 + i) for i in range(8)]
+    given[3] = given[3]._replace(value=b"{half")
+    given[5] = given[5]._replace(key=b"stranger")
 
     def opened() -> Records:
         taps = [Tap(Log(tmp_path / name, "lld"), CARRIED) for name in ("one", "two")]
@@ -49,11 +51,11 @@ def test_every_record_is_in_each_log_once_whoever_goes_on(tmp_path: Path) -> Non
         return feed
 
     feed = opened()
-    feed.append(records[:4])
-    replace(feed, taps=feed.taps[:1], next=feed.next[:1], _noted_s=time.monotonic()).append(records[4:6])  # then killed
+    feed.append(given[:4])
+    replace(feed, taps=feed.taps[:1], next=feed.next[:1], _noted_s=time.monotonic()).append(given[4:6])  # then killed
     again = opened()
     assert again.next == [{0: 3, 1: 3}, {0: 2, 1: 2}]
-    again.append(records[2:])  # from the place of the log that has least, or before
+    again.append(given[2:])  # from the place of the log that has least, or before
     for tap in again.taps:
         rows = [row for f in tap.log.frames(BESIDE) for row in zip(*(c.to_pylist() for c in f.columns), strict=True)]
         wanted = [(4, (1000 + i) * 1000, float(i), i % 2, i // 2) for i in range(8)]
@@ -63,6 +65,46 @@ def test_every_record_is_in_each_log_once_whoever_goes_on(tmp_path: Path) -> Non
     letters = [row for file in (tmp_path / "dead-letters").iterdir() for row in pq.read_table(file).to_pylist()]
     found = sorted((one["reason"], one["file"], one["line"], one["record"]) for one in letters)
     assert found == [("bad_value", "t/1", 1, "{half"), ("unknown_source", "t/1", 2, '{"value": 5}')]
+
+
+def test_a_topic_is_followed_and_results_go_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a real broker, without Spark: two partitions, a stop in between, and records that come meanwhile."""
+    layout = Layout.of(topic(), "x")
+    read = record_reader(layout, document_reader("source_id", "event_time", "value", CARRIED))
+    known = Known(pa.array(["a"]), np.array([4], np.int32))
+
+    def write(first: int, last: int) -> None:
+        sent = [{"source_id": "a", "event_time": i, "value": float(i)} for i in range(first, last)]
+        produce(server, "t", sent, keys=[str(i) for i in range(first, last)])
+
+    with kafka(tmp_path / "kafka") as server:
+        here = replace(layout, settings={**layout.settings, "kafka.bootstrap.servers": server})
+        log, letters = Log(tmp_path / "log", "lld"), LetterBox(tmp_path, "q")
+        for first, last in ((0, 250), (400, 450)):
+            feed = Records(here, "x", [Tap(log, CARRIED)], known, read, letters, "s", tmp_path / "note.json")
+            feed.start()
+            write(first, last)
+            end = time.monotonic() + 60
+            while not (feed.ended and log.rows >= last) and time.monotonic() < end:
+                assert feed.failure is None
+                time.sleep(0.05)
+            feed.stop()
+            assert log.rows == last
+            if last == 250:
+                write(250, 400)
+        seen = [value for frame in log.frames(BESIDE) for value in frame.columns[1].to_pylist()]
+        assert sorted(seen) == [i * 1000 for i in range(450)]
+        sink = ToKafka(f"kafka://{server}/out", {})
+        sink.take("1", pa.table({"id": ["q-1-2", "q-1-3"], "value": [1.0, 2.0]}))
+        sink.close()
+        assert consume(server, "out") == [
+            ("q-1-2", {"id": "q-1-2", "value": 1.0}),
+            ("q-1-3", {"id": "q-1-3", "value": 2.0}),
+        ]
+        monkeypatch.setattr(records, "DELIVER_S", 1.0)
+        gone = ToKafka("kafka://127.0.0.1:9/out", {})
+        with pytest.raises(NovaError, match="Kafka at 127"):
+            gone.take("1", pa.table({"id": ["q"]}))
 
 
 @pytest.mark.parametrize(
