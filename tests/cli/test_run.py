@@ -75,7 +75,10 @@ def reported(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 def test_a_run_to_the_end_of_its_input_tells_everything(tmp_path: Path) -> None:
     scenario = generated(tmp_path / "s", 6)
-    done, seen = watched("run", scenario, "-o", tmp_path / "run", "--until-end", "--speed", 3, "--json")
+    told = tmp_path / "run.prom"
+    done, seen = watched(
+        "run", scenario, "-o", tmp_path / "run", "--until-end", "--speed", 3, "--metrics", told, "--json"
+    )
     assert done.returncode == 0, seen
     report = json.loads(done.stdout)
     for word in ("in/s", "out/s", "p99 ms", "watermark", "late", "hosts, tuples/s", "used now", "planned", "fog"):
@@ -93,6 +96,9 @@ def test_a_run_to_the_end_of_its_input_tells_everything(tmp_path: Path) -> None:
         assert host["utilisation"] <= 1.05
     files = list((tmp_path / "run" / "results").glob("*.parquet"))
     assert files
+    metrics = told.read_text().splitlines()
+    assert f'nova_results_total{{query="climate"}} {report["results"]}' in metrics
+    assert f'nova_latency_seconds_count{{query="climate"}} {report["results"]}' in metrics
 
 
 def test_overload_is_visible_with_emulated_hosts(tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
 from builders import invoke, invoke_json, write_scenario
@@ -38,9 +42,9 @@ def test_a_cross_product_is_told() -> None:
         c.calibrate(c.Workload(60_000.0, 1000.0, 1000.0))
 
 
-def test_the_command_prints_a_row(tmp_path: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(c, "LEAST_S", 0.02)
-    scenario = write_scenario(tmp_path)  # type: ignore[arg-type]
+    scenario = write_scenario(tmp_path)
     told = invoke_json("calibrate", scenario, "--node", "fog", "--cores", "2", "--repeats", "3", "--utilisation", "0.5")
     (row,) = told["queries"]
     assert told["capacity"] == pytest.approx(row["tuples_per_s_per_core"], rel=0.01)  # two cores, half of each
@@ -48,3 +52,46 @@ def test_the_command_prints_a_row(tmp_path: pytest.TempPathFactory, monkeypatch:
     text = invoke("calibrate", scenario, "--node", "fog", "--repeats", "3").stdout
     assert "\nid,capacity\nfog," in text
     assert invoke("calibrate", scenario, "--query", "climat").exit_code == 2
+
+
+def test_another_machine_is_measured_over_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ssh that runs its command here stands for the other machine."""
+    (tmp_path / "ssh").write_text(
+        '#!/bin/sh\nprintf \'%s\\n\' "$@" > "$(dirname "$0")/words"\nshift 4\n'
+        f'shift && exec "{sys.executable}" -m nova "$@"\n'
+    )
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    scenario = write_scenario(tmp_path / "s")
+    told = invoke_json(
+        "calibrate", scenario, "--site", "ops@fog-2", "--node", "fog-2", "--cores", 1, "--repeats", 3, "--keys", 5
+    )
+    assert told["node"] == "fog-2"
+    assert told["queries"][0]["results_per_tuple"] == pytest.approx(25 * 25 / 5 / 50, rel=0.2)
+    words = (tmp_path / "words").read_text().split()
+    assert words[:8] == ["-o", "BatchMode=yes", "--", "ops@fog-2", "nova", "calibrate", "-", "--json"]
+
+
+def test_a_machine_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ssh").write_text("#!/bin/sh\necho 'nova: not found' >&2\nexit 127\n")
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    scenario = write_scenario(tmp_path / "s")
+    told = invoke("calibrate", scenario, "--site", "fog")
+    assert told.exit_code == 1
+    assert "is nova on its PATH?" in told.stderr
+    assert invoke("calibrate", scenario, "--site", "-oProxyCommand=touch pwned").exit_code == 2
+
+
+NEGATIVE = '[{"query": "q", "window_ms": -1, "left_rate": 1, "right_rate": 1, "keys": 1}]'
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "[]", '[{"query": "q"}]', NEGATIVE])
+def test_workloads_that_are_none_are_told(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        c.workloads_from_json(text, "stdin")
+
+
+def test_workloads_travel() -> None:
+    works = {"a/b": c.Workload(1000.0, 5.0, 7.0, 3)}
+    assert c.workloads_from_json(c.workloads_to_json(works), "stdin") == works

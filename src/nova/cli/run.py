@@ -97,6 +97,11 @@ def command(
     conf: list[str] = typer.Option([], "--conf", metavar="NAME=VALUE", help="Settings of Spark."),
     ui: bool = typer.Option(False, "--ui", help="Show Spark's own pages, on this machine only."),
     log: Path | None = typer.Option(None, metavar="FILE", help="Write Spark's log to this file."),
+    metrics: str | None = typer.Option(
+        None,
+        metavar="FILE|[HOST:]PORT",
+        help="Tell figures of the run to Prometheus: in a file, or on a port (of this machine alone without HOST).",
+    ),
     as_json: bool = JSON,
 ) -> None:
     """Run the queries of SCENARIO on Spark: every tuple goes only to the replicas that need it, each replica joins its
@@ -152,7 +157,7 @@ def command(
             raise InvalidInput(
                 [Fault("command line", "is for whole runs, not for a site", field=name) for name in unfit]
             )
-        _run_site(scenario, plan, site, exchange, master, settings, spark_settings, ui, log, as_json)
+        _run_site(scenario, plan, site, exchange, master, settings, spark_settings, ui, log, metrics, as_json)
         return
     loaded, chosen = _open(scenario, plan, out, approach)
     realtime = _in_real_time(mode, loaded, settings, master)
@@ -170,8 +175,9 @@ def command(
         run: Run = (RealtimeRun if realtime else Run)(spark, loaded, chosen, settings)
         _stop_on_signals(lambda: run.stop())
         from nova.cli.display import Display
+        from nova.spark.job.exporter import exporter
 
-        with Display() as display:
+        with exporter(metrics) as export, Display() as display:
             try:
                 run.start()
             except Unfit as why:
@@ -180,7 +186,13 @@ def command(
                 warn([f"runs in batches: {why}"])
                 run = Run(spark, loaded, chosen, settings)
                 run.start()
-            run.wait(display)
+
+            def observe(one: Run) -> None:
+                display(one)
+                export([each.meter for each in one.running], one.began, len(one.warnings()))
+
+            run.wait(observe)
+            export([each.meter for each in run.running], run.began, len(run.warnings()), now=True)
         report = run.report()
     if as_json:
         emit_json(report)
@@ -227,9 +239,11 @@ def _run_site(
     spark_settings: Mapping[str, str],
     ui: bool,
     log: Path | None,
+    metrics: str | None,
     as_json: bool,
 ) -> None:
     """Run one site: from its own folder, or from the whole scenario and plan."""
+    from nova.spark.job.exporter import exporter
     from nova.spark.session import notices, session, to_the_end
     from nova.spark.sites import share as shares
     from nova.spark.sites.deploy import shares as cut
@@ -271,8 +285,16 @@ def _run_site(
             mine = found[0]
         running = Site(spark, mine, settings, open_exchange(exchange or mine.settled.exchange, settings.folder))
         _stop_on_signals(running.stop)
-        running.start()
-        running.wait(_Told())
+        told = _Told()
+        with exporter(metrics) as export:
+            running.start()
+
+            def observe(one: Site) -> None:
+                told(one)
+                export(one.meters.values(), one.began, len(one.waiting()))
+
+            running.wait(observe)
+            export(running.meters.values(), running.began, 0, now=True)
         report = running.report()
     if as_json:
         emit_json(report)

@@ -8,16 +8,19 @@ that other work on the machine does not disturb the figure.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from nova.model.errors import InvalidInput
+from nova.model.errors import Fault, InvalidInput
+from nova.model.plausible import MOST_MS
 from nova.model.problem import Problem
+from nova.model.reading import parse_json
 from nova.model.replicas import Replicas
 from nova.model.subjoins import SubJoins
 from nova.routing.flow import Flow, cells_for
@@ -86,6 +89,34 @@ def workload_of(problem: Problem, joins: SubJoins, query: int, keys: int = 1) ->
             f"the sources of query {problem.queries[query].id!r} send nothing: there is nothing to measure"
         )
     return Workload(problem.queries[query].window_ms, left, right, keys)
+
+
+def workloads_to_json(works: Mapping[str, Workload]) -> str:
+    """Workloads by query, for another machine to measure."""
+    return json.dumps([{"query": name, **asdict(work)} for name, work in works.items()])
+
+
+def workloads_from_json(text: str, file: str) -> dict[str, Workload]:
+    """What `workloads_to_json` wrote; anything else is told."""
+    found = parse_json(text, file, "workloads")
+    try:
+        works = {
+            str(one["query"]): Workload(
+                float(one["window_ms"]), float(one["left_rate"]), float(one["right_rate"]), int(one["keys"])
+            )
+            for one in found
+        }
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput([Fault(file, f"not what nova calibrate --site sends: {error!r:.80}")]) from None
+    wrong = [
+        name
+        for name, work in works.items()
+        if not (0 < work.window_ms < MOST_MS and work.keys > 0 and 0 < work.left_rate + work.right_rate < MOST_RESULTS)
+        or min(work.left_rate, work.right_rate) < 0
+    ]
+    if wrong or not works:
+        raise InvalidInput([Fault(file, "windows, rates and keys above 0 expected", value=", ".join(wrong))])
+    return works
 
 
 def calibrate(work: Workload, repeats: int = 7, seed: int = 0) -> Calibration:

@@ -82,7 +82,9 @@ def test_a_site_that_is_gone_is_told_of_and_given_up(tmp_path: Path) -> None:
         sites = deployed(tmp_path, str(tmp_path / "exchange"), 2)
         running = {
             name: Process(
-                folder / "run.sh", "--until-end", "--give-up-after", "20s", "--json", log=tmp_path / f"{name}.log"
+                *(folder / "run.sh", "--until-end", "--give-up-after", "20s", "--json"),
+                *("--metrics", tmp_path / f"{name}.prom"),
+                log=tmp_path / f"{name}.log",
             )
             for name, folder in sites.items()
             if name != "edge2"
@@ -96,6 +98,7 @@ def test_a_site_that_is_gone_is_told_of_and_given_up(tmp_path: Path) -> None:
         assert [(lost["site"], lost["missing"]) for lost in report["given_up"]] == [
             ("edge2", ["climate: left", "climate: right"])
         ]
+        assert 'nova_tuples_total{query="climate",side="left"}' in (tmp_path / "edge1.prom").read_text()
         late = Process(sites["edge2"] / "run.sh", "--until-end", log=tmp_path / "edge2.log")
         started.append(late)
         assert late.running.wait(400) == 1

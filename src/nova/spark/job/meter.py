@@ -19,6 +19,8 @@ LAG_SPAN_S = 20.0
 """Whether a query falls behind is judged over so long."""
 RECENT_S = 5.0
 """Rates on the display look back this far."""
+QUANTILES = (0.5, 0.9, 0.99)
+"""Of latencies, for those who watch a run from outside."""
 STAGES = ("source", "routing", "shuffle", "join", "sink")
 """Where the time from event to sink goes."""
 
@@ -237,6 +239,13 @@ class Meter:
     def lag_s(self) -> float | None:
         """How far behind the newest tuples of the latest batch were when it was done (s)."""
         return self._lags[-1][1] if self._lags else None
+
+    def latency(self) -> tuple[int, float, dict[float, float]]:
+        """Results that were timed, their latencies' sum (ms), and quantiles (ms) where there are any."""
+        with self._lock:
+            counts = self.latencies.counts
+            total = float(sum(ms * count for ms, count in counts.items()))
+            return counts.total(), total, {q: self.latencies.quantile(q) for q in QUANTILES} if counts else {}
 
     def falling_behind(self, least_s: float) -> bool:
         """Whether results are more than `least_s` behind, and further than some seconds ago."""
