@@ -22,7 +22,7 @@ from nova.evaluation.bounds.linear import solve
 from nova.evaluation.bounds.prices import ascend, dense_prices, space_prices
 from nova.evaluation.metrics import evaluate, flows, node_load
 from nova.model.errors import Infeasible, InvalidInput
-from nova.model.options import LEGS, Objective, Options
+from nova.model.options import LEG_WEIGHTS, Objective, Options
 from nova.model.plan import Plan
 from nova.model.problem import Nodes, Pairs, Problem, Query, Sources, numbered_ids
 from nova.model.replicas import Replicas
@@ -118,7 +118,7 @@ def test_the_bound_is_the_optimum_of_small_problems(seed: int, joins: int, hosts
     assert found.attained == pytest.approx(found.value, rel=1e-6)
     # an independent way to the same optimum: shares with a switch each, as many parts as hosts
     able = np.flatnonzero(problem.nodes.room > 0)
-    cost = cost_matrix(rows, space, able, LEGS[objective])
+    cost = cost_matrix(rows, space, able, LEG_WEIGHTS[objective])
     parts = integer_optimum(cost, rows.demand, problem.nodes.room[able], parts=max(2, len(able)))
     assert float((parts.share * cost[parts.join, parts.node]).sum()) == pytest.approx(found.value, rel=1e-6)
     plan = place("optimum", problem, rows, space, options).plan
@@ -130,7 +130,7 @@ def test_whole_joins_cost_at_least_as_much_and_match_enumeration() -> None:
     problem, space = small(seed=4, joins=4, hosts=3, spare=2.5)
     joins = resolve(problem)
     hosts = np.flatnonzero(problem.nodes.room > 0)
-    cost, room = cost_matrix(joins, space, hosts, LEGS["latency"]), problem.nodes.room[hosts]
+    cost, room = cost_matrix(joins, space, hosts, LEG_WEIGHTS["latency"]), problem.nodes.room[hosts]
     best = min(
         sum(cost[j, h] for j, h in enumerate(where))
         for where in product(range(len(hosts)), repeat=len(joins))
@@ -167,7 +167,7 @@ def test_a_problem_that_cannot_fit_is_bounded_without_capacities() -> None:
     joins = resolve(problem)
     found = bounds.bound(problem, joins, space, BY_DISTANCE)
     every = np.arange(len(space))
-    least = cost_matrix(joins, space, every, LEGS["latency"]).min(axis=1).sum()
+    least = cost_matrix(joins, space, every, LEG_WEIGHTS["latency"]).min(axis=1).sum()
     assert (found.kind, found.value) == ("unconstrained", pytest.approx(least))
     assert bounds.bound(problem, joins, space, BY_DISTANCE, distances=space).value == pytest.approx(least)
 
@@ -177,7 +177,7 @@ def test_unlimited_nodes_leave_every_join_where_it_costs_least() -> None:
     assert problem.nodes.coordinates is not None
     space, joins = CostSpace(problem.nodes.coordinates, np.zeros(60)), resolve(problem)
     hosts = np.flatnonzero(problem.nodes.hosts)
-    least = cost_matrix(joins, space, hosts, LEGS["latency"]).min(axis=1).sum()
+    least = cost_matrix(joins, space, hosts, LEG_WEIGHTS["latency"]).min(axis=1).sum()
     for exact in (bounds.EXACT, 0):
         found = bounds.bound(problem, joins, space, BY_DISTANCE, exact=exact)
         assert found.value == pytest.approx(least, rel=1e-3)
@@ -215,7 +215,7 @@ def test_prices_come_close_to_the_linear_program() -> None:
     assert problem.nodes.coordinates is not None
     space, joins = CostSpace(problem.nodes.coordinates, np.zeros(400)), resolve(problem)
     hosts = np.flatnonzero(problem.nodes.room > 0)
-    room, legs = problem.nodes.room[hosts], LEGS["latency"]
+    room, legs = problem.nodes.room[hosts], LEG_WEIGHTS["latency"]
     best = solve(cost_matrix(joins, space, hosts, legs), joins.demand, room).cost
     value, prices = space_prices(space, joins, hosts, room, legs, seed=0)
     assert 0.99 * best < value <= best

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova.model import distances as costs
-from nova.model.distances import Legs, weighted
+from nova.model.distances import LegLengths, weighted
 from nova.model.problem import Latency
 from nova.model.space import CostSpace
 from nova.placement.resolve import resolve
@@ -29,7 +29,7 @@ def test_measured_where_known_in_both_directions(square, n, seed):
     expected = np.where(np.isnan(matrix), space.between(a, b), matrix)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(costs, "SQUARE", square)
-        assert np.allclose(Legs(space, latency).between(a, b), expected, rtol=1e-6)
+        assert np.allclose(LegLengths(space, latency).between(a, b), expected, rtol=1e-6)
 
 
 def test_few_joins_on_many_nodes_need_no_matrix():
@@ -38,7 +38,7 @@ def test_few_joins_on_many_nodes_need_no_matrix():
     at = problem.nodes.coordinates
     space = CostSpace(at, np.zeros(len(at)))
     latency = Latency(np.array([3], np.int32), np.array([99_000], np.int32), np.array([7.0]))
-    legs = Legs(space, latency)
+    legs = LegLengths(space, latency)
     assert legs.between(np.array([99_000]), np.array([3]))[0] == 7.0
     joins = resolve(problem)
     priced = weighted(legs.of(joins, np.arange(2), np.arange(100, dtype=np.int32)), np.array([1.0, 1.0, 2.0]))

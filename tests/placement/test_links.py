@@ -16,7 +16,7 @@ from scipy.optimize import linprog
 from builders import SMALL, write_scenario
 from nova.model.errors import BrokenPlan, Infeasible, InvalidInput
 from nova.model.links import Link
-from nova.model.options import LEGS, Options
+from nova.model.options import LEG_WEIGHTS, Options
 from nova.optimizer import optimize
 from nova.placement.check import check
 from nova.placement.links import crossing, ends_of, hosts_off
@@ -125,7 +125,7 @@ def distances(problem: Any, joins: Any) -> Any:
         apart[np.arange(len(pin)), pin] = 0
         return apart
 
-    a, b, c = LEGS[Options().objective]
+    a, b, c = LEG_WEIGHTS[Options().objective]
     return a * leg(joins.left_node) + b * leg(joins.right_node) + c * leg(joins.sink)
 
 

@@ -9,7 +9,7 @@ from nova.evaluation.bounds.costs import cost_matrix
 from nova.evaluation.bounds.exact import integer_optimum
 from nova.evaluation.bounds.linear import Shares, solve
 from nova.model.errors import Infeasible, InvalidInput
-from nova.model.options import LEGS, Options
+from nova.model.options import LEG_WEIGHTS, Options
 from nova.model.plan import Plan
 from nova.model.problem import Problem
 from nova.model.replicas import Replicas
@@ -37,7 +37,7 @@ def place(problem: Problem, joins: SubJoins, space: CostSpace, options: Options)
     spare = np.minimum(room[hosts], float(joins.demand.sum()))
     shares = Shares.none()
     if len(joins):
-        cost = cost_matrix(joins, space, hosts, LEGS[options.objective])
+        cost = cost_matrix(joins, space, hosts, LEG_WEIGHTS[options.objective])
         if options.max_replicas is None and options.bandwidth_budget is None:
             shares = solve(cost, joins.demand, spare).shares
         else:

@@ -118,10 +118,11 @@ def verdict(rows: list[dict[str, Any]], told: str) -> str:
     if len(usable) > 1:
         first = min(usable, key=lambda row: float(row[f"{told}_p99_ms"]))
         quick = min(usable, key=lambda row: float(row[f"{told}_mean_ms"]))
+        mean, late = f"{quick[f'{told}_mean_ms']:,.0f}", f"{first[f'{told}_p99_ms']:,.0f}"
+        link = " and" if first is quick else f", {label(first['approach'])}"
         lines.append(
-            f"Of the plans that overload nobody, {label(quick['approach'])} has the lowest mean "
-            f"({quick[f'{told}_mean_ms']:,.0f} ms), {label(first['approach'])} the lowest 99th percentile "
-            f"({first[f'{told}_p99_ms']:,.0f} ms)."
+            f"Of the plans that overload nobody, {label(quick['approach'])} has the lowest mean ({mean} ms){link} the "
+            f"lowest 99th percentile ({late} ms)."
         )
     return "\n".join(lines)
 

@@ -35,7 +35,7 @@ from nova.controller.schema import (
 )
 from nova.controller.stability import Stability
 from nova.model.load import node_loads
-from nova.model.options import AT_HOST, LEGS, Options
+from nova.model.options import AT_HOST, LEG_WEIGHTS, Options
 from nova.model.plan import Plan
 from nova.model.policy import DENSE, SQUARE, UNLIMITED, may_slice, sliced, usable, usable_room
 from nova.model.problem import Floats, Key, Problem
@@ -104,7 +104,7 @@ class State:
         """Cost that a fresh plan would save after the last step, in ms; None where that was not looked at."""
         self.lifted = False
         """Whether nodes have heights, so that newcomers get one."""
-        self.weights = np.array(LEGS[options.objective])
+        self.weights = np.array(LEG_WEIGHTS[options.objective])
         self.limits = np.array(
             [
                 np.inf if options.bandwidth_budget is None else options.bandwidth_budget,

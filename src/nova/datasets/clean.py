@@ -22,8 +22,8 @@ ONE_WAY = (0.4, 0.6)
 
 
 @dataclass(frozen=True)
-class Step:
-    """One rule and what it touched."""
+class Rule:
+    """One rule of cleaning and what it touched."""
 
     what: str
     pairs: int
@@ -34,7 +34,7 @@ class Step:
 class Cleaning:
     """What was done to a matrix or a series of them."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[Rule, ...]
     dropped_nodes: tuple[str, ...]
     pairs: int
     """Pairs there could be among the kept nodes, over all matrices."""
@@ -70,23 +70,23 @@ def clean(labels: tuple[str, ...], stack: Floats, rules: Rules) -> Cleaned:
     steps = []
 
     gone = [_missing(side, rules.missing) for side in (there, back)]
-    steps.append(Step("not measured", int((gone[0] & gone[1]).sum())))
+    steps.append(Rule("not measured", int((gone[0] & gone[1]).sum())))
     there, back = (np.where(missing, np.nan, side) for missing, side in zip(gone, (there, back), strict=True))
 
     with np.errstate(invalid="ignore"):
         apart = np.abs(there - back) > APART * np.minimum(there, back)
-    steps.append(Step(f"directions more than {APART:.0%} apart, averaged", int(apart.sum())))
+    steps.append(Rule(f"directions more than {APART:.0%} apart, averaged", int(apart.sum())))
     rtt = _mean(np.stack([there, back]))
     if rules.halve:
         rtt = rtt / 2
-        steps.append(Step("sums of both directions, halved", int((~np.isnan(rtt)).sum())))
+        steps.append(Rule("sums of both directions, halved", int((~np.isnan(rtt)).sum())))
     if len(stack) > 1:
         rtt, found = _across(rtt, rules.halve)
         steps += found
     else:
         far = rtt > OUTLIER * np.nanpercentile(rtt, 99) if (~np.isnan(rtt)).any() else np.zeros(rtt.shape, bool)
         rtt = np.where(far, np.nan, rtt)
-        steps.append(Step(f"outliers above {OUTLIER:g} times the 99th percentile, dropped", int(far.sum())))
+        steps.append(Rule(f"outliers above {OUTLIER:g} times the 99th percentile, dropped", int(far.sum())))
 
     known = ~np.isnan(rtt)
     seen = np.zeros(n, dtype=bool)
@@ -122,7 +122,7 @@ def _mean(sides: Floats) -> Floats:
     return mean
 
 
-def _across(rtt: Floats, summed: bool) -> tuple[Floats, list[Step]]:
+def _across(rtt: Floats, summed: bool) -> tuple[Floats, list[Rule]]:
     """Drop what stands out against the same pair in the other matrices."""
     some = ~np.isnan(rtt).all(axis=0)
     median = np.full(rtt.shape[1], np.nan)
@@ -130,10 +130,10 @@ def _across(rtt: Floats, summed: bool) -> tuple[Floats, list[Step]]:
     steps = []
     with np.errstate(invalid="ignore"):
         spike = (rtt > SPIKE * median) & (rtt > SPIKE_MS)
-        steps.append(Step(f"spikes above {SPIKE:g} times the pair's median, dropped", int(spike.sum())))
+        steps.append(Rule(f"spikes above {SPIKE:g} times the pair's median, dropped", int(spike.sum())))
         rtt = np.where(spike, np.nan, rtt)
         if summed:
             one_way = (rtt > ONE_WAY[0] * median) & (rtt < ONE_WAY[1] * median)
-            steps.append(Step("one direction only, dropped", int(one_way.sum())))
+            steps.append(Rule("one direction only, dropped", int(one_way.sum())))
             rtt = np.where(one_way, np.nan, rtt)
     return rtt, steps

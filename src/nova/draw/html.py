@@ -24,6 +24,8 @@ MOST_MARKS = 2_000
 """Marks of one kind: a browser stays quick with a few thousand."""
 MOST_ROWS = 20_000
 """Placements that the page holds, those with the most tuples/s; the rest is counted."""
+LITTLE_LARGER = 1.5
+"""All nodes are shown where the plan's own nodes then still take two thirds of the picture's width."""
 SOURCES = 3
 """Sources of a node that are named; the rest is counted."""
 SOURCE, HOST, SINK = 1, 2, 4
@@ -116,7 +118,7 @@ def content(picture: Picture, problem: Problem, plan: Plan) -> dict[str, Any]:
     columns[4:] = [[_rounded(value) for value in column] for column in columns[4:]]
     return {
         "figures": [[name, value, wrong and name == "overloaded nodes"] for name, value in picture.figures],
-        "frame": _around(picture.points[used] if len(used) else picture.points),
+        "frame": _frame(picture.points, used),
         "all": _around(picture.points),
         "nodes": _nodes(picture, problem, drawn),
         "most": max(float(picture.load.max(initial=0.0)), 1e-300),
@@ -148,6 +150,16 @@ def _drawn(picture: Picture) -> Ints:
     )
     rows: Ints = np.unique(np.concatenate([thin(rows, np.nan_to_num(weight), MOST_MARKS) for rows, weight in kinds]))
     return rows
+
+
+def _frame(points: Floats, used: Ints) -> list[float]:
+    """What the page shows at first: the nodes that the plan uses; all, where that makes the picture little larger."""
+    whole = _around(points)
+    if not len(used):
+        return whole
+    mine = _around(points[used])
+    wider = max((whole[k + 1] - whole[k]) / (mine[k + 1] - mine[k]) for k in (0, 2))
+    return whole if wider <= LITTLE_LARGER else mine
 
 
 def _around(points: Floats) -> list[float]:

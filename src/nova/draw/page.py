@@ -28,6 +28,7 @@ a { color: var(--mark); text-decoration: none; } a:hover { text-decoration: unde
 .question { font-style: italic; }
 figure { margin: 1.4rem 0; }
 figure img { width: 100%; height: auto; display: block; }
+figure iframe { width: 100%; height: 860px; border: 1px solid var(--line); }
 figcaption { color: var(--soft); font: .86rem/1.45 system-ui, 'DejaVu Sans', sans-serif; }
 figcaption b { color: var(--ink); }
 figcaption.above { margin-bottom: .5rem; }
@@ -49,6 +50,14 @@ class Figure:
     """A drawing in SVG, with what it shows."""
 
     svg: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Another page inside this one, to explore there."""
+
+    page: str
     caption: str
 
 
@@ -94,10 +103,12 @@ def render(title: str, byline: str, lead: str, sections: Sequence[Section], note
     return _document(title, parts)
 
 
-def standalone(title: str, content: Sequence[Figure | Grid]) -> str:
-    """A page of figures and tables alone."""
+def standalone(title: str, content: Sequence[Figure | Frame | Grid | str]) -> str:
+    """A page of figures, tables and paragraphs between them."""
     counter = {"Figure": 0, "Table": 0}
-    return _document(title, [_numbered(item, counter) for item in content])
+    return _document(
+        title, [f"<p>{rich(item)}</p>" if isinstance(item, str) else _numbered(item, counter) for item in content]
+    )
 
 
 def _document(title: str, parts: Sequence[str]) -> str:
@@ -131,11 +142,25 @@ def _section(number: int, section: Section, counter: dict[str, int]) -> list[str
     return parts
 
 
-def _numbered(item: Figure | Grid, counter: dict[str, int]) -> str:
+def _numbered(item: Figure | Frame | Grid, counter: dict[str, int]) -> str:
     """A figure or table with its number."""
-    kind = "Figure" if isinstance(item, Figure) else "Table"
+    kind = "Table" if isinstance(item, Grid) else "Figure"
     counter[kind] += 1
-    return _figure(item, counter[kind]) if isinstance(item, Figure) else _grid(item, counter[kind])
+    match item:
+        case Figure():
+            return _figure(item, counter[kind])
+        case Frame():
+            return _frame(item, counter[kind])
+        case Grid():
+            return _grid(item, counter[kind])
+
+
+def _frame(frame: Frame, number: int) -> str:
+    words = html.escape(frame.caption, quote=True)
+    return (
+        f'<figure><iframe title="{words}" srcdoc="{html.escape(frame.page, quote=True)}"></iframe>'
+        f"<figcaption><b>Figure {number}.</b> {rich(frame.caption)}</figcaption></figure>"
+    )
 
 
 def _figure(figure: Figure, number: int) -> str:

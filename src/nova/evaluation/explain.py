@@ -23,7 +23,7 @@ from nova.evaluation.metrics import TOLERANCE, Distances, Flows, Measured, flows
 from nova.evaluation.prediction import Felt, Prediction, predict
 from nova.evaluation.words import rate
 from nova.model.errors import InvalidInput
-from nova.model.options import LEGS
+from nova.model.options import LEG_WEIGHTS
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Ints, Problem
 from nova.placement.median import virtual_positions
@@ -514,7 +514,7 @@ class Explainer:
         joins = self.plan.joins
         ends = (joins.left_node, joins.right_node, joins.sink)
         total: Floats = np.zeros(len(rows))
-        for weight, end in zip(LEGS[self.plan.options.objective], ends, strict=True):
+        for weight, end in zip(LEG_WEIGHTS[self.plan.options.objective], ends, strict=True):
             total += weight * distances.between(nodes, end[rows])
         return total
 
@@ -524,7 +524,7 @@ class Explainer:
         at = virtual_positions(joins, space, self.plan.options.objective)
         total: Floats = np.zeros(len(rows))
         ends = (joins.left_node, joins.right_node, joins.sink)
-        for weight, end in zip(LEGS[self.plan.options.objective], ends, strict=True):
+        for weight, end in zip(LEG_WEIGHTS[self.plan.options.objective], ends, strict=True):
             total += weight * (np.linalg.norm(at - space.coordinates[end], axis=1) + space.heights[end])
         return total
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from nova.model.options import LEGS, Objective, Options
+from nova.model.options import LEG_WEIGHTS, Objective, Options
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Ints, Latency, Problem
 from nova.model.space import CostSpace
@@ -341,7 +341,7 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
     share = plan.replicas.volume
     costs: dict[Objective, float] = {
         name: float(sum(w * np.dot(share, leg) for w, leg in zip(weights, legs, strict=True)))
-        for name, weights in LEGS.items()
+        for name, weights in LEG_WEIGHTS.items()
     }
 
     load, limit = node_load(flow, len(problem.nodes)) + problem.nodes.other_load, node_limit(problem)

@@ -11,7 +11,7 @@ from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
 
 
-class Legs:
+class LegLengths:
     """Distances in ms between nodes: the cost space, overridden by measured RTTs where there is a measurement."""
 
     def __init__(self, space: CostSpace, latency: Latency | None = None) -> None:

@@ -9,7 +9,7 @@ Objective = Literal["latency", "paper"]
 Partition = Literal["auto", "key", "grid", "window"]
 Embedding = Literal["stress", "vivaldi", "mds"]
 
-LEGS: dict[Objective, tuple[float, float, float]] = {
+LEG_WEIGHTS: dict[Objective, tuple[float, float, float]] = {
     "latency": (1.0, 1.0, 2.0),
     "paper": (1.0, 1.0, 1.0),
 }
@@ -27,7 +27,7 @@ class Options:
     seed: int = 0
     """Same seed, same plan."""
     objective: Objective = "latency"
-    """What a placement costs: see `LEGS`. The paper's Eq. 1 is `paper`."""
+    """What a placement costs: see `LEG_WEIGHTS`. The paper's Eq. 1 is `paper`."""
     partition: Partition = "auto"
     """How a sub-join is split: `key` by ranges of its key where the query has one, else as `grid`, which cuts both
     streams into parts (any join condition); `window` deals out whole windows (no extra traffic, but results come in

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nova.jit import kernel
-from nova.model.distances import Legs, weighted
-from nova.model.options import AT_HOST, LEGS, Options
+from nova.model.distances import LegLengths, weighted
+from nova.model.options import AT_HOST, LEG_WEIGHTS, Options
 from nova.model.policy import (
     DENSE,
     FAR,
@@ -140,7 +140,7 @@ class _State:
 
     def __init__(self, problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> None:
         self.joins, self.options = joins, options
-        self.weights = np.array(LEGS[options.objective])
+        self.weights = np.array(LEG_WEIGHTS[options.objective])
         self.at_host = AT_HOST * float(self.weights[:2].sum())  # the tuples of both sources stay there
         room = usable(problem.nodes, options)
         rows = np.flatnonzero(room > 0).astype(np.int32)
@@ -148,7 +148,7 @@ class _State:
         self.largest = np.inf if options.bandwidth_budget is None else options.bandwidth_budget
         self.dense = len(joins) * len(rows) <= DENSE
         # Measured legs are looked up pair by pair; beyond the dense size the cost space stands for them.
-        self.legs = Legs(space, problem.latency if self.dense else None)
+        self.legs = LegLengths(space, problem.latency if self.dense else None)
         self.space, self.problem = space, problem
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nova.jit import inline, kernel
-from nova.model.options import LEGS, Objective
+from nova.model.options import LEG_WEIGHTS, Objective
 from nova.model.problem import Floats
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
@@ -16,7 +16,7 @@ TINY = 1e-12
 def virtual_positions(joins: SubJoins, space: CostSpace, objective: Objective) -> Floats:
     """Where each sub-join would sit if nodes were everywhere. Heights do not matter: they are the same anywhere."""
     at = space.coordinates
-    return fermat(at[joins.left_node], at[joins.right_node], at[joins.sink], LEGS[objective])
+    return fermat(at[joins.left_node], at[joins.right_node], at[joins.sink], LEG_WEIGHTS[objective])
 
 
 def fermat(a: Floats, b: Floats, c: Floats, weights: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,8 @@ import numpy as np
 from nova.baselines import BASELINES
 from nova.draw import draw
 from nova.draw.figures import Line, canvas, draw_lines, legend_below, svg
-from nova.draw.page import Figure, Grid, standalone
+from nova.draw.html import page as draw_page
+from nova.draw.page import Figure, Frame, Grid, standalone
 from nova.evaluation.approaches import label
 from nova.evaluation.compare import Compared, compare
 from nova.model.plan import Plan
@@ -74,7 +74,7 @@ def show(
     step("drawing")
     draw(scenario.problem, plan, case.out / "plan.html")
     picture = draw(scenario.problem, plan, case.out / "plan.png")
-    page(case, picture, seen, anomalies or strangest, rows, run)
+    page(case, plan, seen, anomalies or strangest, rows, run)
     return {
         "scenario": str(case.scenario),
         "page": str(case.out / "index.html"),
@@ -113,23 +113,29 @@ def placement(name: str, one: Compared, run: Run) -> dict[str, Any]:
 COLUMNS = {
     "approach": "approach",
     "latency_mean_ms": "network latency, mean, ms",
-    "latency_p90_ms": "90P, ms",
+    "latency_p90_ms": "90 % within, ms",
     "cost_eq1_ms": "cost (Eq. 1), ms",
-    "overloaded": "overloaded",
+    "overloaded": "overloaded nodes",
     "hosts": "hosts",
-    "emulated_p50_ms": "emulated p50, ms",
-    "emulated_p99_ms": "p99, ms",
-    "served_per_s": "served/s",
-    "backlog": "backlog",
+    "emulated_p50_ms": "event to sink, half within, ms",
+    "emulated_p99_ms": "99 % within, ms",
+    "served_per_s": "served, tuples/s",
+    "backlog": "backlog, tuples",
 }
 """Figures of a placement and their headings."""
 
 
 def page(
-    case: Case, picture: Path, seen: Climate, anomalies: Sequence[Anomaly], rows: Sequence[dict[str, Any]], run: Run
+    case: Case, plan: Plan, seen: Climate, anomalies: Sequence[Anomaly], rows: Sequence[dict[str, Any]], run: Run
 ) -> Path:
     """The page about the run."""
-    content: list[Figure | Grid] = [
+    problem = run.problem
+    content: list[Figure | Frame | Grid | str] = [
+        f"Sensors in {len(seen.regions)} regions send pressure and humidity. A query joins both by region and window "
+        f"of {problem.queries[0].window_ms / 1000:g} s, and its results tell when one region's weather goes its own "
+        f"way. The {len(problem.sources)} sensors hang on small machines, {len(problem.nodes)} nodes in all; no "
+        "single one could join everything. Nova has decided which machine runs which share of which join, and Spark "
+        "has run it.",
         Grid(
             "Windows in which a region's pressure and humidity both left what the other regions saw at that time, the "
             f"strangest first. From a score of {STRANGE:g} robust standard deviations on they are anomalies.",
@@ -140,7 +146,17 @@ def page(
             _weather(seen, anomalies),
             "Pressure and humidity by region and window, from the joined streams. Anomalies are shaded.",
         ),
-        Figure(_embedded(picture), "Where Nova runs the joins; `plan.html` beside this page is the same to explore."),
+        Frame(
+            draw_page(problem, plan).text,
+            "Where Nova runs the joins: point at a node or an arrow for more, click a node to see what it has to do "
+            "with, drag and zoom. Alone it is `plan.html`, beside this page.",
+        ),
+        "How good is that placement? The very tuples of this run also went, in emulation, through hosts of these "
+        "capacities under the placements of the usual ways. *Network latency* is the way from sensors over the host to "
+        "the sink; it is short where everything goes straight to the sink, and says nothing about whether the host "
+        "keeps up. *Event to sink* is what one feels: network, service and waiting. An approach with *overloaded* "
+        "nodes falls ever further behind, so its times only say how long this run was: look at *served* and *backlog* "
+        "first.",
         Grid(
             "Nova beside the baselines: what each placement costs, and what hosts of these capacities make of the "
             "very tuples of this run (event to sink, per tuple; backlog at the end, in tuples).",
@@ -197,15 +213,3 @@ def _backlogs(run: Run) -> str:
         axes[0].set_ylim(bottom=0)
         legend_below(figure, axes, columns=4)
         return svg(figure)
-
-
-def _embedded(picture: Path) -> str:
-    """A PNG as an SVG, which is what pages hold."""
-    from matplotlib.image import imread
-
-    height, width = imread(picture).shape[:2]
-    data = base64.b64encode(picture.read_bytes()).decode()
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">'
-        f'<image width="{width}" height="{height}" href="data:image/png;base64,{data}"/></svg>'
-    )

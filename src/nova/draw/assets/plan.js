@@ -55,11 +55,15 @@ function draw() {
   const middle_x = (view[0] + view[1]) / 2, middle_y = (view[2] + view[3]) / 2;
   for (const at of ticks(middle_x - s.width / 2 / s.by_ms, middle_x + s.width / 2 / s.by_ms, 9)) {
     make('line', {x1: s.x(at), x2: s.x(at), y1: 0, y2: s.height}, grid);
-    make('text', {x: s.x(at) + 3, y: s.height - 5, class: 'tick', stroke: 'none'}, svg).textContent = at + ' ms';
+    const tick = make('text', {x: s.x(at) + 3, y: s.height - 5, class: 'tick', stroke: 'none'}, svg);
+    tick.textContent = at + ' ms';
+    if (s.x(at) + 3 + tick.getComputedTextLength() > s.width) tick.remove();
   }
   for (const at of ticks(middle_y - s.height / 2 / s.by_ms, middle_y + s.height / 2 / s.by_ms, 7))
     make('line', {x1: 0, x2: s.width, y1: s.y(at), y2: s.y(at)}, grid);
   const boxes = [], clear = (x, y, r) => boxes.push([x - r, y - r, x + r, y + r]);
+  const frame = svg.getBoundingClientRect(), buttons = $('buttons').getBoundingClientRect();
+  boxes.push([buttons.left - frame.left, buttons.top - frame.top, buttons.right - frame.left, buttons.bottom - frame.top]);
   const strongest = Math.max(...data.flows.map(f => f[4]), 1e-300);
   for (const flow of data.flows) {
     const [a, b, c, d] = [s.x(flow[0]), s.y(flow[1]), s.x(flow[2]), s.y(flow[3])];
@@ -113,14 +117,17 @@ function draw() {
   let named = 0;
   for (const [node, k, x, y, r] of marks.sort((a, b) => rank(a) - rank(b))) {
     if (named >= (few ? 120 : 40)) break;
-    const text = short(node.id, 34), width = text.length * 7.2 + 2;
+    const label = make('text', {class: 'name'}, svg);
+    label.textContent = short(node.id, 34);
+    const width = label.getComputedTextLength() + 2;
     const sides = [[x + r + 4, y + 4], [x - r - 4 - width, y + 4], [x - width / 2, y - r - 5], [x - width / 2, y + r + 14],
                    [x + r + 1, y - r - 2], [x + r + 1, y + r + 12], [x - r - 1 - width, y - r - 2], [x - r - 1 - width, y + r + 12]];
     const free = sides.find(([a, b]) => a > 2 && b > 14 && a + width < s.width - 2 && b < s.height - 4 &&
       !boxes.some(o => a < o[2] && a + width > o[0] && b - 11 < o[3] && b + 3 > o[1]));
-    if (!free) continue;
+    if (!free) { label.remove(); continue; }
     boxes.push([free[0], free[1] - 11, free[0] + width, free[1] + 3]);
-    make('text', {x: free[0], y: free[1], class: 'name'}, svg).textContent = text;
+    label.setAttribute('x', free[0]);
+    label.setAttribute('y', free[1]);
     named++;
   }
 }

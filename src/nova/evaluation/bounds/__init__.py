@@ -1,8 +1,8 @@
 """Lower bounds of what any plan within the nodes' capacities can cost: the other end of the gap.
 
 The cost of a plan is Σ over sub-joins Σ over replicas share · (w_l d(l, h) + w_r d(r, h) + w_s d(h, sink)), with the
-weights of the chosen objective (`nova.model.options.LEGS`) and `share` the part of the sub-join's results that the
-replica computes. The bound is the optimum, or a bound of the optimum, of the transportation problem
+weights of the chosen objective (`nova.model.options.LEG_WEIGHTS`) and `share` the part of the sub-join's results that
+the replica computes. The bound is the optimum, or a bound of the optimum, of the transportation problem
 
     min Σ x_jh c_jh   with  Σ_h x_jh = 1,  Σ_j x_jh (a_j + b_j) ≤ room_h,  x ≥ 0,
 
@@ -33,11 +33,11 @@ import numpy as np
 
 from nova.evaluation.bounds import felt
 from nova.evaluation.bounds.boxes import boxes, cheapest
-from nova.evaluation.bounds.costs import Legs, cost_blocks, cost_matrix
+from nova.evaluation.bounds.costs import LegWeights, cost_blocks, cost_matrix
 from nova.evaluation.bounds.linear import Shares, solve
 from nova.evaluation.bounds.prices import dense_prices, space_prices
 from nova.evaluation.metrics import Distances
-from nova.model.options import LEGS, Options
+from nova.model.options import LEG_WEIGHTS, Options
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Problem
 from nova.model.space import CostSpace
@@ -84,7 +84,7 @@ def bound(
     out, which keeps the bound valid. A `guide`, any plan, gives prices where there are too many sub-joins and hosts.
     """
     start = perf_counter()
-    legs = LEGS[options.objective]
+    legs = LEG_WEIGHTS[options.objective]
     if options.waiting > 0 and len(joins):
         return _felt(problem, joins, space, options, distances, exact, guide)
     room = problem.nodes.room * options.utilisation
@@ -122,7 +122,7 @@ def _felt(
 ) -> Bound:
     """The bound with time at hosts; never below the one without."""
     start = perf_counter()
-    nodes, legs = problem.nodes, LEGS[options.objective]
+    nodes, legs = problem.nodes, LEG_WEIGHTS[options.objective]
     plain = bound(problem, joins, space, replace(options, waiting=0.0, utilisation=1.0), distances, exact)
     if plain.kind == "unconstrained":
         return plain
@@ -151,7 +151,7 @@ def lower_bound(problem: Problem, plan: Plan) -> float:
 
 
 def _unconstrained(
-    problem: Problem, joins: SubJoins, space: CostSpace, legs: Legs, distances: Distances | None
+    problem: Problem, joins: SubJoins, space: CostSpace, legs: LegWeights, distances: Distances | None
 ) -> float:
     """Every sub-join wherever it costs least, the sink included: what even overloading plans cannot beat."""
     every = np.arange(len(problem.nodes))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nova.evaluation.bounds.costs import Legs
+from nova.evaluation.bounds.costs import LegWeights
 from nova.jit import kernel
 from nova.model.problem import Floats, Ints
 from nova.model.space import CostSpace
@@ -69,7 +69,7 @@ def cheapest(
     tree: Boxes,
     space: CostSpace,
     joins: SubJoins,
-    legs: Legs,
+    legs: LegWeights,
     price: Floats,
     hint: npt.NDArray[np.int64],
     slack: float = 0.0,

@@ -11,14 +11,14 @@ from nova.evaluation.metrics import Distances
 from nova.model.problem import Floats
 from nova.model.subjoins import SubJoins
 
-Legs = tuple[float, float, float]
+LegWeights = tuple[float, float, float]
 """Weights of the ways left → host, right → host, host → sink."""
 
 BLOCK = 4_000_000
 """Entries held at a time."""
 
 
-def cost_matrix(joins: SubJoins, distances: Distances, hosts: npt.NDArray[np.integer], legs: Legs) -> Floats:
+def cost_matrix(joins: SubJoins, distances: Distances, hosts: npt.NDArray[np.integer], legs: LegWeights) -> Floats:
     """Cost in ms of every sub-join (row) on every host (column)."""
     cost = np.empty((len(joins), len(hosts)))
     for rows, block in cost_blocks(joins, distances, hosts, legs):
@@ -27,7 +27,7 @@ def cost_matrix(joins: SubJoins, distances: Distances, hosts: npt.NDArray[np.int
 
 
 def cost_blocks(
-    joins: SubJoins, distances: Distances, hosts: npt.NDArray[np.integer], legs: Legs
+    joins: SubJoins, distances: Distances, hosts: npt.NDArray[np.integer], legs: LegWeights
 ) -> Iterator[tuple[slice, Floats]]:
     """The same matrix, some rows at a time."""
     step = max(1, BLOCK // max(1, len(hosts)))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nova.evaluation.bounds.costs import Legs
+from nova.evaluation.bounds.costs import LegWeights
 from nova.evaluation.metrics import Distances, flows, node_load
 from nova.jit import kernel
 from nova.model.plan import Plan
@@ -77,7 +77,7 @@ def ascend(
 
 
 def sampled(
-    problem: Problem, plan: Plan, distances: Distances, legs: Legs, weight: float, scv: float, quantile: float
+    problem: Problem, plan: Plan, distances: Distances, legs: LegWeights, weight: float, scv: float, quantile: float
 ) -> float:
     """The bound where sub-joins × hosts are too many: prices from the plan's own marginal costs, some hosts for all.
 
@@ -128,7 +128,7 @@ def sampled(
     return best
 
 
-def _way_to(joins: SubJoins, distances: Distances, legs: Legs, host: int) -> Floats:
+def _way_to(joins: SubJoins, distances: Distances, legs: LegWeights, host: int) -> Floats:
     """Weighted legs of every sub-join on one host."""
     at = np.full(len(joins), host, np.int32)
     left, right, sink = (distances.between(end, at) for end in (joins.left_node, joins.right_node, joins.sink))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy.spatial import cKDTree
 
 from nova.evaluation.bounds.boxes import Boxes, boxes, cheapest
-from nova.evaluation.bounds.costs import Legs, cost_blocks, cost_matrix
+from nova.evaluation.bounds.costs import LegWeights, cost_blocks, cost_matrix
 from nova.evaluation.bounds.linear import solve
 from nova.evaluation.metrics import Distances
 from nova.model.problem import Floats
@@ -49,7 +49,7 @@ Evaluate = Callable[[Floats], tuple[float, Floats]]
 
 
 def space_prices(
-    space: CostSpace, joins: SubJoins, hosts: npt.NDArray[np.integer], room: Floats, legs: Legs, seed: int
+    space: CostSpace, joins: SubJoins, hosts: npt.NDArray[np.integer], room: Floats, legs: LegWeights, seed: int
 ) -> tuple[float, Floats]:
     """A bound and its prices per host, for hosts in a cost space."""
     rng = np.random.default_rng([seed, 29])
@@ -77,7 +77,7 @@ def space_prices(
 
 
 def dense_prices(
-    distances: Distances, joins: SubJoins, hosts: npt.NDArray[np.integer], room: Floats, legs: Legs
+    distances: Distances, joins: SubJoins, hosts: npt.NDArray[np.integer], room: Floats, legs: LegWeights
 ) -> tuple[float, Floats]:
     """A bound and its prices per host for any distances: every round looks at all pairs, some rows at a time."""
     demand = joins.demand
@@ -127,7 +127,7 @@ def _below(gain: float, paid: float) -> float:
     return gain - paid - ROUNDING * (abs(gain) + paid)
 
 
-def _search(tree: Boxes, space: CostSpace, joins: SubJoins, legs: Legs, room: Floats) -> Evaluate:
+def _search(tree: Boxes, space: CostSpace, joins: SubJoins, legs: LegWeights, room: Floats) -> Evaluate:
     hint = np.zeros(len(joins), np.int64)
 
     def evaluate(price: Floats) -> tuple[float, Floats]:
@@ -146,7 +146,7 @@ def _sample(joins: SubJoins, count: int, rng: np.random.Generator) -> SubJoins:
 
 
 def _coarsest(
-    space: CostSpace, joins: SubJoins, tree: Boxes, room: Floats, legs: Legs, rng: np.random.Generator
+    space: CostSpace, joins: SubJoins, tree: Boxes, room: Floats, legs: LegWeights, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
     """Places and prices of the coarsest cells, from the linear program over a sample."""
     some = _sample(joins, COARSEST * SAMPLE, rng)

@@ -56,7 +56,7 @@ PACKET = "cell bigint, bucket_end timestamp, tuples int, packet binary"
 
 
 @dataclass
-class Stage:
+class SiteJob:
     """One streaming query of a site."""
 
     name: str
@@ -119,7 +119,7 @@ class Site:
     def __init__(self, spark: SparkSession, share: Share, settings: Settings, exchange: Exchange) -> None:
         self.spark, self.share, self.settings, self.exchange = spark, share, settings, exchange
         self.folder = RunFolder(settings.folder)
-        self.stages: list[Stage] = []
+        self.stages: list[SiteJob] = []
         self.meters: dict[str, Meter] = {}
         self.stopped = threading.Event()
         self.began = time.time()
@@ -285,7 +285,7 @@ class Site:
     ) -> None:
         folder = self.folder.job(query.flow.query) / name
         self.stages.append(
-            Stage(
+            SiteJob(
                 f"{self.share.site}: {query.flow.query}, {name}",
                 frame,
                 work,
@@ -459,4 +459,4 @@ def told_columns(frame: DataFrame, columns: pa.Schema, sources: list[str]) -> Da
     return frame.where(mine).select("source", "time", *wanted, *hidden)
 
 
-__all__ = ["Site", "Stage", "Counted"]
+__all__ = ["Site", "SiteJob", "Counted"]

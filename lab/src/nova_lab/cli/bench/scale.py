@@ -31,10 +31,10 @@ def scale(
         nova bench scale --nodes 1000000 --json
     """
     from nova.model.errors import InvalidInput
-    from nova.model.options import LEGS, Options
+    from nova.model.options import LEG_WEIGHTS, Options
     from nova_lab.bench import scale as bench
 
-    if partition not in ("window", "grid", "auto") or objective not in LEGS:
+    if partition not in ("window", "grid", "auto") or objective not in LEG_WEIGHTS:
         raise InvalidInput(
             f"--partition is window, grid or auto, --objective latency or paper; got {partition}, {objective}"
         )

@@ -47,7 +47,7 @@ def rounds(blocks: int) -> list[list[Game]]:
     ]
 
 
-class Table:
+class BlockRows:
     """A row of numbers per node, one file per block."""
 
     def __init__(self, work: Work, shape: Shape, name: str, rows: Any) -> None:

@@ -18,7 +18,7 @@ from nova.model.problem import Bools, Floats
 from nova.model.space import CostSpace
 from nova.spark.ingest.embed.kernels import Ways, relax
 from nova.spark.ingest.embed.prepare import Shape
-from nova.spark.ingest.embed.rounds import Action, Table, rounds
+from nova.spark.ingest.embed.rounds import Action, BlockRows, rounds
 from nova.spark.ingest.embed.work import Work, read_arrow
 
 SWEEPS = 4
@@ -59,7 +59,7 @@ def solve(
         done, state = kept
         reached = np.load(reached_file)
     entries = work.logged(done)
-    table = Table(work, shape, "state", state)
+    table = BlockRows(work, shape, "state", state)
     games = rounds(shape.blocks)
     while done < len(steps):
         until = min(done + TOGETHER, len(steps)) if shape.blocks == 1 else done + 1
@@ -119,7 +119,7 @@ def start(
     marks = landmarks.draw_marks(shape.nodes, shape.pairs, dimensions, seed)
     ways: Ways = np.full((shape.nodes, len(marks)), np.inf, dtype=np.float32)
     ways[marks, np.arange(len(marks))] = 0.0
-    table = Table(work, shape, "ways", ways)
+    table = BlockRows(work, shape, "ways", ways)
     games = rounds(shape.blocks)
     for _ in range(MOST_TOURNAMENTS):
         if sum(table.play(spark, round_, _relaxing()) for round_ in games) == 0:
