@@ -25,7 +25,7 @@ from nova.model.options import Options
 from nova.model.problem import Problem
 from nova.model.requires import parse
 from nova.optimizer import optimize
-from nova.placement.links import crossing, ends_of
+from nova.placement.links import crossing, ends_of, made_by
 from nova.scenario import load
 
 ZONES = ("a", "b", "c")
@@ -44,7 +44,7 @@ def bound(seed: int) -> Problem:
         links=(Link("zone", "a", "b", np.inf), Link("zone", "c", "*", np.inf)),
     )
     plan = optimize(free, Options(waiting=0))
-    sent = crossing(plan.joins, plan.replicas, ends_of(free)).totals(2)
+    sent = crossing(plan.joins, plan.replicas, ends_of(free), made_by(free, plan.joins)).totals(2)
     links = tuple(replace(link, budget=1.1 * most + 1) for link, most in zip(free.links, sent.tolist(), strict=True))
     return replace(free, links=links)
 
@@ -110,7 +110,8 @@ def test_a_rate_that_fills_a_link_moves_the_join_off_it(tmp_path: Path) -> None:
     for rate in (30.0, 40.0, 55.0):
         running.handle([RateChanged(stream="pressure", source="p1", rate=rate)])
         keeps_its_promises(running)
-    sent = crossing(running.plan().joins, running.plan().replicas, ends_of(running.problem()))
+    now, plan = running.problem(), running.plan()
+    sent = crossing(plan.joins, plan.replicas, ends_of(now), made_by(now, plan.joins))
     assert sent.totals(1)[0] <= 60.0
 
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nova.evaluation.results import result_rates, traffic
+from nova.evaluation.results import traffic
+from nova.model.problem import Key
+from nova.model.rates import result_rates
 from nova.placement.resolve import resolve
 from on_a_line import plan_of, problem
 
@@ -45,3 +47,17 @@ def test_a_sink_that_hosts_the_join_takes_its_input_too():
     assert told.network == 0.0
     assert told.sinks[0].overloaded  # 50 + 10 on 55
     assert "50 tuples/s of other input" in told.warnings()[0]
+
+
+def test_keys_tell_how_many_pairs_match() -> None:
+    """Of 300 pairs/s, one of a hundred keys matches one in a hundred; a key that half the tuples have, a quarter."""
+    plain = problem([100.0], rates=(30.0, 20.0), window_ms=500.0)
+    query = replace(plain.queries[0], key=Key(("k",), 100))
+    even = replace(plain, queries=(query,))
+    assert result_rates(even, resolve(even)) == pytest.approx([3.0])
+    skewed = replace(plain, queries=(replace(query, key=Key(("k",), 101, (0.5,))),))
+    assert result_rates(skewed, resolve(skewed)) == pytest.approx([300 * (0.25 + 0.25 / 100)])
+    unknown = replace(plain, queries=(replace(query, key=Key(("k",))),))
+    assert result_rates(unknown, resolve(unknown)) == pytest.approx([300.0])
+    told = traffic(even, plan_of(even, [(0, 3, 0, 1, 0, 1, 0, 1)]))
+    assert (told.estimated, told.unstated) == (pytest.approx(3.0), 0.0)

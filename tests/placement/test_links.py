@@ -19,7 +19,7 @@ from nova.model.links import Link
 from nova.model.options import LEG_WEIGHTS, Options
 from nova.optimizer import optimize
 from nova.placement.check import check
-from nova.placement.links import crossing, ends_of, hosts_off
+from nova.placement.links import crossing, ends_of, hosts_off, made_by
 from nova.scenario import load
 from nova.scenario.writer import write
 from nova.synthetic import draw
@@ -33,7 +33,11 @@ def small(folder: Path, links: list[dict[str, Any]]) -> Path:
 
 
 def sent(problem: Any, plan: Any) -> list[float]:
-    return crossing(plan.joins, plan.replicas, ends_of(problem)).totals(len(problem.links)).tolist()
+    return (
+        crossing(plan.joins, plan.replicas, ends_of(problem), made_by(problem, plan.joins))
+        .totals(len(problem.links))
+        .tolist()
+    )
 
 
 def test_what_crosses_a_link_stays_within_its_budget(tmp_path: Path) -> None:
@@ -161,5 +165,7 @@ def test_hosts_off_a_link_are_those_whose_flows_do_not_cross_it(tmp_path: Path) 
     problem = load(small(tmp_path, [{"label": "zone", "from": "a", "to": "b", "budget": 1}])).problem
     joins = optimize(replace(problem, links=())).joins
     hosts = problem.nodes.hosts
-    free = hosts_off(joins, 0, frozenset({0}), ends_of(problem), hosts)  # p1 on edge1 (a), h1 on edge2 (b)
+    free = hosts_off(
+        joins, 0, frozenset({0}), ends_of(problem), made_by(problem, joins), hosts
+    )  # p1 on edge1 (a), h1 on edge2 (b)
     assert [problem.nodes.ids[int(i)].as_py() for i in np.flatnonzero(free)] == ["edge1", "cloud"]

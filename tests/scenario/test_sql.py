@@ -14,8 +14,12 @@ from nova.controller import Controller
 from nova.controller.events import RateChanged, SourceAdded, SourceRemoved
 from nova.controller.export import export
 from nova.model.errors import InvalidInput
+from nova.model.options import Options
+from nova.model.problem import Key
+from nova.model.rates import result_rates
 from nova.optimizer import optimize
 from nova.scenario import load
+from nova.scenario.writer import write
 
 SAME = "TUMBLE(b.time, INTERVAL '2' SECOND) = TUMBLE(a.time, INTERVAL '2' SECOND)"
 FILTERED = f"SELECT b.value FROM bids b JOIN auctions a ON b.auction = a.id AND {SAME} WHERE b.value > 3"
@@ -111,3 +115,46 @@ def test_events_on_a_stream_reach_what_queries_make_of_it(tmp_path: Path) -> Non
     again = load(tmp_path / "out" / "scenario.yaml").problem
     assert again.digest == plan.digest
     assert again.queries[0].pipeline == written.queries[0].pipeline
+
+
+def test_an_equality_of_tuples_is_a_key_that_the_join_divides_by(tmp_path: Path) -> None:
+    """Its values tell how many pairs match: of a thousand, one in a thousand; a tenth where nobody knows."""
+    document = auctions.document(FILTERED, selectivity={"b": 0.25})
+    document["streams"]["bids"]["columns"] = {"auction": {"distinct": 1000}, "bidder": None}
+    document["streams"]["auctions"]["columns"] = {"id": None, "category": None}
+    problem = load(write_scenario(tmp_path / "a", document)).problem
+    (query,) = problem.queries
+    assert query.key == Key(("_key0",), 1000)
+    assert query.output is not None
+    assert (query.output.share.value, query.output.share.origin) == (0.001, "estimated")
+    plan = optimize(problem, Options(partition="key"))
+    np.testing.assert_allclose(result_rates(problem, plan.joins), 75 * 100 * 2 * 0.001)
+    file = write(tmp_path / "b", problem, Options())
+    assert file is not None
+    assert load(file).problem.digest == problem.digest
+    guessed = load(scenario(tmp_path / "c", FILTERED)).problem.queries[0]
+    assert guessed.key == Key(("_key0",))
+    assert guessed.output is not None
+    assert guessed.output.share.value == 0.1
+    said = load(scenario(tmp_path / "d", FILTERED, selectivity={"join": 0.02})).problem.queries[0]
+    assert said.output is not None
+    assert (said.output.share.value, said.output.share.origin) == (0.02, "stated")
+
+
+def test_an_interval_counts_the_pairs_within_it_and_groups_no_more_than_there_are(tmp_path: Path) -> None:
+    """Bids up to 5 s after their auction: in windows of 5 s, auctions are copied into two, and half of the pairs that
+    meet lie within the interval."""
+    sql = (
+        "SELECT b.value FROM bids b JOIN auctions a ON b.auction = a.id "
+        "AND b.time BETWEEN a.time AND a.time + INTERVAL '5' SECOND"
+    )
+    query = load(scenario(tmp_path / "a", sql, selectivity={"join": 0.02})).problem.queries[0]
+    assert query.output is not None
+    assert query.output.share.value == pytest.approx(0.01)
+    grouped = (
+        f"SELECT window_start, a.category, count(*) AS n FROM bids b JOIN auctions a ON b.auction = a.id AND {SAME} "
+    )
+    grouped += "GROUP BY window_start, a.category"
+    query = load(scenario(tmp_path / "b", grouped, selectivity={"group": 10})).problem.queries[0]
+    assert query.output is not None
+    assert query.output.most == pytest.approx(5.0)  # ten groups in two seconds

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nova.model.operators import NOTHING_AROUND, Pipeline
+from nova.model.operators import NOTHING_AROUND, Output, Pipeline
 from nova.model.problem import Dense, Equal, JoinMatrix, Key, Pairs, Query
 from nova.model.requires import Requirement
 
@@ -39,6 +39,8 @@ class Rule:
     """What happens to tuples before and after the join."""
     requires: tuple[Requirement, ...] = ()
     """What nodes must be or have to run it."""
+    output: Output | None = None
+    """How much comes out of it, where that is stated or estimated for all sub-joins alike."""
     _numbers: dict[Label, int] = field(default_factory=dict)
     _members: dict[tuple[int, int], list[int]] | None = None
 
@@ -47,7 +49,7 @@ class Rule:
         """The rule of a query of a problem with so many sources, `rows` of them on each side. Where the join matrix
         does not say what its codes stand for, they are called `0`, `1`, …."""
         sides = (query.left, query.right)
-        rest: dict[str, Any] = {"pipeline": query.pipeline, "key": query.key, "requires": query.requires}
+        rest: dict[str, Any] = {name: getattr(query, name) for name in ("pipeline", "key", "requires", "output")}
         match query.matrix:
             case Dense():
                 return Rule(query.id, sides, query.window_ms, "dense", **rest)

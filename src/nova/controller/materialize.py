@@ -70,6 +70,7 @@ def problem_with(state: State, *, waiting: bool) -> Materialized:
                 rule.pipeline,
                 rule.requires,
                 rule.key,
+                rule.output,
             )
         )
     problem = Problem(

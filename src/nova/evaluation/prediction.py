@@ -28,10 +28,10 @@ import numpy.typing as npt
 from nova.evaluation import bursts
 from nova.evaluation.metrics import Distances, Flows, flows, node_limit, node_load
 from nova.evaluation.queue import SETTLES, WEIGHTS, md1_waits
-from nova.evaluation.results import result_rates
 from nova.jit import kernel
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Ints, Problem
+from nova.model.rates import result_rates
 from nova.routing.position import GOLDEN
 from nova.scenario.faults import listed
 

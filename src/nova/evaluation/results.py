@@ -10,23 +10,11 @@ import numpy as np
 from nova.evaluation.metrics import flows, node_limit, node_load
 from nova.evaluation.words import rate
 from nova.model.plan import Plan
-from nova.model.problem import Floats, Problem
-from nova.model.subjoins import SubJoins
+from nova.model.problem import Problem
+from nova.model.rates import known_rates, result_rates
 
 CROSS = 10.0
 """Results per tuple taken in from which an unstated output rate is worth a warning: every pair of a window matches."""
-
-
-def pair_rates(problem: Problem, joins: SubJoins) -> Floats:
-    """Result tuples/s of each sub-join if every pair of a window matched."""
-    windows = np.array([query.window_ms for query in problem.queries], dtype=np.float64)
-    return joins.left_rate * joins.right_rate * (windows[joins.query] if len(joins) else 1.0) / 1000.0
-
-
-def result_rates(problem: Problem, joins: SubJoins) -> Floats:
-    """Result tuples/s of each sub-join: as stated, else every pair of a window."""
-    every = pair_rates(problem, joins)
-    return np.where(np.isnan(joins.output_rate), every, np.minimum(joins.output_rate, every))
 
 
 @dataclass(frozen=True)
@@ -60,7 +48,9 @@ class Results:
     tuples_in: float
     """Tuples that the joins take in, to compare with."""
     unstated: float
-    """Part of `total` from sub-joins whose output rate nobody stated: every pair of a window counts."""
+    """Part of `total` from sub-joins whose output rate nobody knows: every pair of a window counts."""
+    estimated: float
+    """Part of `total` from sub-joins whose output rate is estimated from keys, windows and conditions."""
     sinks: tuple[SinkTraffic, ...]
     """Fullest first."""
 
@@ -76,7 +66,7 @@ class Results:
         if self.unstated > CROSS * self.tuples_in:
             said.append(
                 f"{rate(self.tuples_in)} tuples/s in become {rate(self.unstated)} results/s if all tuples of a window "
-                "match each other; state output_rate where fewer do"
+                "match each other; state output_rate, or the key's cardinality, where fewer do"
             )
         return said
 
@@ -86,6 +76,7 @@ class Results:
             "results_per_s": self.total,
             "results_network_per_s": self.network,
             "unstated_per_s": self.unstated,
+            "estimated_per_s": self.estimated,
             "sinks": [sink.as_dict() for sink in self.sinks],
             "warnings": self.warnings(),
         }
@@ -96,7 +87,7 @@ def traffic(problem: Problem, plan: Plan) -> Results:
     flow, joins, nodes = flows(plan), plan.joins, problem.nodes
     each = result_rates(problem, joins)
     row = each[flow.join] * flow.share
-    unstated = float(each[np.isnan(joins.output_rate)].sum())
+    unknown, unstated = np.isnan(known_rates(problem, joins)), np.isnan(joins.output_rate)
     reached = np.bincount(joins.sink, each, len(nodes))
     hosted = node_load(flow, len(nodes)) + nodes.other_load
     limit = node_limit(problem)
@@ -108,7 +99,8 @@ def traffic(problem: Problem, plan: Plan) -> Results:
         total=float(each.sum()),
         network=float(row[flow.node != joins.sink[flow.join]].sum()),
         tuples_in=float(flow.load.sum()),
-        unstated=unstated,
+        unstated=float(each[unknown].sum()),
+        estimated=float(each[unstated & ~unknown].sum()),
         sinks=tuple(
             SinkTraffic(nodes.ids[int(v)].as_py(), float(reached[v]), float(hosted[v]), float(limit[v])) for v in order
         ),

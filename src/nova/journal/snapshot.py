@@ -30,7 +30,7 @@ from nova.controller.state import Backlog, State
 from nova.journal.errors import Damaged
 from nova.journal.files import write_whole
 from nova.model.links import Link
-from nova.model.operators import Grouping, Pipeline, Side
+from nova.model.operators import Estimate, Grouping, Output, Pipeline, Side
 from nova.model.options import Options
 from nova.model.problem import Derived, Key, Latency
 from nova.model.requires import Requirement
@@ -66,6 +66,8 @@ _CLASSES: dict[str, Any] = {
         Key,
         Link,
         Requirement,
+        Output,
+        Estimate,
     )
 }
 _LEFT_OUT = {("State", "_handle")}

@@ -5,6 +5,7 @@ A two-way join of whole streams is the smallest graph with something to place: s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -20,6 +21,16 @@ class Estimate:
     value: float
     origin: Origin
     why: str = ""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a join makes of the pairs of tuples in its windows."""
+
+    share: Estimate
+    """Result tuples for each pair."""
+    most: float = math.inf
+    """Tuples/s that one sub-join sends at most: groups, where it sends aggregates."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +128,8 @@ class Pipeline:
     """The text it was made from; empty for `left`, `right`, `on`."""
     shares: tuple[tuple[str, float], ...] = ()
     """By alias, the share of tuples that pass; so that the query can be written down again as it was planned."""
-    columns: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """By stream, the columns of its tuples where they are known."""
+    columns: tuple[tuple[str, tuple[tuple[str, float | None], ...]], ...] = ()
+    """By stream, the columns of its tuples where they are known, and how many values each has where that is."""
 
 
 NOTHING_AROUND = Pipeline()

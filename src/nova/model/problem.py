@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nova.model.links import Link
-from nova.model.operators import NOTHING_AROUND, Pipeline
+from nova.model.operators import NOTHING_AROUND, Output, Pipeline
 from nova.model.requires import Requirement, allowed
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -144,6 +144,8 @@ class Query:
     """What a node must be or have to run replicas of this query."""
     key: Key | None = None
     """By what the join can be divided, where tuples must agree on columns."""
+    output: Output | None = None
+    """How much comes out of it, where that is stated or estimated for all sub-joins alike."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from nova.model.plan import Plan
 from nova.model.policy import OVERLOAD
 from nova.model.problem import Bools, Problem
 from nova.model.replicas import Replicas
-from nova.placement.links import crossing, ends_of, over_budget
+from nova.placement.links import crossing, ends_of, made_by, over_budget
 
 
 def check(problem: Problem, plan: Plan) -> None:
@@ -29,7 +29,7 @@ def check(problem: Problem, plan: Plan) -> None:
     if plan.approach == "nova":
         faults += _forbidden(problem, plan)
         if problem.links:
-            sent = crossing(joins, replicas, ends_of(problem))
+            sent = crossing(joins, replicas, ends_of(problem), made_by(problem, joins))
             faults += over_budget(problem, sent.totals(len(problem.links)))
     loads = node_loads(joins, replicas, len(nodes))
     loads = np.where(loads > 0, loads + nodes.other_load, 0.0)

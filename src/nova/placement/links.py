@@ -10,6 +10,7 @@ import numpy.typing as npt
 from nova.model.load import shared_inputs
 from nova.model.policy import OVERLOAD
 from nova.model.problem import Bools, Floats, Problem
+from nova.model.rates import known_rates
 from nova.model.replicas import Replicas
 from nova.model.subjoins import SubJoins
 
@@ -34,11 +35,11 @@ def ends_of(problem: Problem) -> Bools:
     return np.array(found, dtype=np.bool_).reshape(len(problem.links), 2, len(nodes))
 
 
-def crossing(joins: SubJoins, replicas: Replicas, ends: Bools) -> Crossing:
-    """What crosses each link: the input of every sub-join on every host, counted as hosts are charged for it, and
-    results where their rate is known."""
+def crossing(joins: SubJoins, replicas: Replicas, ends: Bools, made: Floats) -> Crossing:
+    """What crosses each link: the input of every sub-join on every host, counted as hosts are charged for it, and the
+    results that it has `made`, in tuples/s by sub-join."""
     join, node, left, right, share = shared_inputs(joins, replicas)
-    results = np.nan_to_num(joins.output_rate[join], nan=0.0) * share
+    results = made[join] * share
     flows = (
         (joins.left_node[join], node, left),
         (joins.right_node[join], node, right),
@@ -52,22 +53,27 @@ def crossing(joins: SubJoins, replicas: Replicas, ends: Bools) -> Crossing:
     return Crossing(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def sent_from(joins: SubJoins, row: int, ends: Bools) -> Floats:
+def made_by(problem: Problem, joins: SubJoins) -> Floats:
+    """Result tuples/s of each sub-join that count on links: those that are stated or estimated."""
+    return np.nan_to_num(known_rates(problem, joins), nan=0.0)
+
+
+def sent_from(joins: SubJoins, row: int, ends: Bools, made: Floats) -> Floats:
     """Links × nodes: tuples/s that a sub-join would send over each link if all of it ran on each node."""
     links, _, nodes = ends.shape
     here = np.arange(nodes)
     rates = np.zeros((links, nodes))
     for source, rate in ((joins.left_node[row], joins.left_rate[row]), (joins.right_node[row], joins.right_rate[row])):
         rates += rate * (ends[:, 0, source, None] & ends[:, 1] & (here != source))
-    sink, results = joins.sink[row], np.nan_to_num(joins.output_rate[row], nan=0.0)
-    rates += results * (ends[:, 0] & ends[:, 1, sink, None] & (here != sink))
+    sink = joins.sink[row]
+    rates += made[row] * (ends[:, 0] & ends[:, 1, sink, None] & (here != sink))
     return rates
 
 
-def hosts_off(joins: SubJoins, row: int, spared: frozenset[int], ends: Bools, hosts: Bools) -> Bools:
+def hosts_off(joins: SubJoins, row: int, spared: frozenset[int], ends: Bools, made: Floats, hosts: Bools) -> Bools:
     """Those of some hosts on which a sub-join sends least over the spared links, one link after the other."""
     left = hosts
-    rates = sent_from(joins, row, ends) if spared else None
+    rates = sent_from(joins, row, ends, made) if spared else None
     for link in sorted(spared):
         assert rates is not None
         if left.any():

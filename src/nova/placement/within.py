@@ -19,7 +19,7 @@ from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
 from nova.placement.assign import Assignment, Start, assign
-from nova.placement.links import crossing, ends_of, hosts_off, over_budget, sent_from
+from nova.placement.links import crossing, ends_of, hosts_off, made_by, over_budget, sent_from
 
 ROUNDS = 20
 """How often sub-joins are sent around overfull links before some are left out."""
@@ -60,14 +60,15 @@ def breaks_bounds(problem: Problem, joins: SubJoins, replicas: Replicas) -> Rows
     if problem.links:
         left = replicas.take(np.flatnonzero(~np.isin(replicas.join, gone)))
         budgets = np.array([link.budget for link in problem.links])
-        gone = np.concatenate([gone, _too_many(joins, left, ends_of(problem), budgets)])
+        made = made_by(problem, joins)
+        gone = np.concatenate([gone, _too_many(joins, left, ends_of(problem), made, budgets)])
     return gone
 
 
-def _too_many(joins: SubJoins, replicas: Replicas, ends: Bools, budgets: Floats) -> Rows:
+def _too_many(joins: SubJoins, replicas: Replicas, ends: Bools, made: Floats, budgets: Floats) -> Rows:
     """Sub-joins without which no link is above its budget: of the fullest link, the one that sends most over it, and so
     on."""
-    sent = crossing(joins, replicas, ends)
+    sent = crossing(joins, replicas, ends, made)
     rates = np.zeros((len(budgets), len(joins)))
     np.add.at(rates, (sent.link, sent.join), sent.rate)
     gone: list[int] = []
@@ -98,13 +99,13 @@ class _Within:
         masks = [problem.allowed(row) for row in range(len(problem.queries))]
         self.may = [everywhere if mask is None else mask for mask in masks]
         self.room = usable(problem.nodes, options)
-        self.ends = ends_of(problem)
+        self.ends, self.made = ends_of(problem), made_by(problem, joins)
         self.budgets = np.array([link.budget for link in problem.links])
         self.others, self.taken = np.zeros(len(problem.nodes)), np.zeros(len(self.budgets))
         if kept is not None and len(kept):
             self.others = node_loads(joins, kept, len(problem.nodes))
             if problem.links:
-                self.taken = crossing(joins, kept, self.ends).totals(len(self.budgets))
+                self.taken = crossing(joins, kept, self.ends, self.made).totals(len(self.budgets))
 
     def place(self, rows: Rows) -> Assignment:
         spared: list[frozenset[int]] = [frozenset()] * len(self.joins)
@@ -124,7 +125,8 @@ class _Within:
                     if number in spared[row]:
                         continue
                     wanted = spared[row] | {number}
-                    least = sent_from(self.joins, row, self.ends)[number, self._hosts(row, wanted)].min(initial=np.inf)
+                    sent = sent_from(self.joins, row, self.ends, self.made)[number]
+                    least = sent[self._hosts(row, wanted)].min(initial=np.inf)
                     if least < rates[number, row] * (1 - OVERLOAD):
                         spared[row], moved = wanted, True
                         excess -= rates[number, row] - least
@@ -135,7 +137,7 @@ class _Within:
 
     def _sent(self, found: Assignment) -> tuple[Floats, Floats]:
         """Tuples/s over each link: in all, with what is kept, and by sub-join that was placed."""
-        sent = crossing(self.joins, found.replicas, self.ends)
+        sent = crossing(self.joins, found.replicas, self.ends, self.made)
         rates = np.zeros((len(self.budgets), len(self.joins)))
         np.add.at(rates, (sent.link, sent.join), sent.rate)
         return self.taken + rates.sum(axis=1), rates
@@ -145,7 +147,7 @@ class _Within:
         told = over_budget(self.problem, self._sent(found)[0])
         if not told:
             return found
-        gone = _too_many(self.joins, found.replicas, self.ends, np.maximum(self.budgets - self.taken, 0.0))
+        gone = _too_many(self.joins, found.replicas, self.ends, self.made, np.maximum(self.budgets - self.taken, 0.0))
         left = np.flatnonzero(~np.isin(found.replicas.join, gone))
         new = np.setdiff1d(gone, found.unplaced)
         return Assignment(
@@ -158,7 +160,7 @@ class _Within:
     def _hosts(self, row: int, spared: frozenset[int]) -> Bools:
         """Nodes that a sub-join may use."""
         mine = self.may[self.joins.query[row]]
-        return hosts_off(self.joins, row, spared, self.ends, mine & (self.room > 0)) if spared else mine
+        return hosts_off(self.joins, row, spared, self.ends, self.made, mine & (self.room > 0)) if spared else mine
 
     def _by_mask(self, rows: Rows, spared: list[frozenset[int]]) -> Assignment:
         """Sub-joins that may use the same hosts are placed together; those whose hosts have the least room go first,

@@ -4,11 +4,13 @@ dialect     the part of Spark's SQL that queries are written in; faults with lin
 statement   names resolved, conditions sorted into filters, keys, windows and the rest
 rates       selectivities, stated or estimated
 graph       operators with the rate on every edge
+keys        by what a join divides, and how much comes out of it
 lower       expressions for the source's node, the host and the sink
 """
 
 from nova.query.dialect import SqlFault
 from nova.query.graph import build_graph
+from nova.query.keys import key_of, output_of
 from nova.query.lower import attribute_keys, copies, lower, window_us
 from nova.query.rates import passing
 from nova.query.statement import Schema, Statement, analyse, short_sql
@@ -21,7 +23,9 @@ __all__ = [
     "attribute_keys",
     "build_graph",
     "copies",
+    "key_of",
     "lower",
+    "output_of",
     "passing",
     "short_sql",
     "window_us",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from nova.model.operators import Estimate
-from nova.query.statement import Interval, Join, Statement, Tumbling
+from nova.query.statement import Interval, Join, Key, Statement, Tumbling
 
 KNOWN_EQUAL = 0.1
 """Share of tuples that an equality lets through where nobody knows how many values there are (System R's guess)."""
@@ -33,17 +33,22 @@ def matching(statement: Statement, join: Join, stated: Mapping[str, float]) -> E
         return Estimate(stated["join"], "stated", f"{stated['join']:g} of the pairs in a window join")
     share, why = 1.0, []
     for key in join.keys:
-        counts = [_values(side, statement) for side in (key.left, key.right)]
-        known = [count for count in counts if count is not None]
-        part = 1 / max(known) if known else KNOWN_EQUAL
+        count = distinct_values(key, statement)
+        part = KNOWN_EQUAL if count is None else 1 / count
         share *= part
-        why.append(f"{key.left.sql()} = {key.right.sql()}: " + (f"1 of {max(known):g}" if known else f"{part:g}"))
+        why.append(f"{key.left.sql()} = {key.right.sql()}: " + (f"{part:g}" if count is None else f"1 of {count:g}"))
     for condition in join.residual:
         if not _on_times(condition):
             part = _share(condition, statement)
             share *= part
             why.append(f"{condition.sql()}: {part:.3g}")
     return Estimate(share, "estimated", "; ".join(why) or "every pair in a window joins")
+
+
+def distinct_values(key: Key, statement: Statement) -> float | None:
+    """How many values the sides of an equality have, the side with more counted; None where nobody knows."""
+    counts = [_values(side, statement) for side in (key.left, key.right)]
+    return max((count for count in counts if count is not None), default=None)
 
 
 def window_s(window: Tumbling | Interval) -> float:

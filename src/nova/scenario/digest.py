@@ -37,6 +37,8 @@ def digest(problem: Problem) -> str:
             _feed(
                 state, "requires", str(requirement), nodes.labels[requirement.label].cast(pa.string()).fill_null("\0")
             )
+        if query.output is not None:
+            _feed(state, "output", repr(query.output.share.value), repr(query.output.most))
         if query.key is not None:
             _feed(state, "key", *query.key.columns, repr(query.key.cardinality), np.array(query.key.heavy, np.float64))
         match query.matrix:

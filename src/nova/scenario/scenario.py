@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from nova.model.limits import available_bytes, size_text
 from nova.model.links import Link
-from nova.model.operators import OperatorGraph, Pipeline
+from nova.model.operators import OperatorGraph, Output, Pipeline
 from nova.model.options import Options
 from nova.model.problem import Dense, Derived, JoinMatrix, Key, Nodes, Pairs, Problem, Query, Sources
 from nova.model.requires import Requirement, allowed, came_nearest
@@ -27,7 +27,9 @@ from nova.query import (
     attribute_keys,
     build_graph,
     copies,
+    key_of,
     lower,
+    output_of,
     passing,
     short_sql,
     window_us,
@@ -179,6 +181,9 @@ class _Bound:
     factors: tuple[float, float] = (1.0, 1.0)
     """Tuples of each side that travel for each that is born."""
     aliases: tuple[str, str] = ("", "")
+    key: Key | None = None
+    """By what the join divides, as its text says."""
+    output: Output | None = None
 
 
 class _Builder:
@@ -288,12 +293,14 @@ class _Builder:
                 starts = np.cumsum([0, *(len(part) for part in self.parts)])
                 shift = [np.int32(starts[row]) for row in rows]
                 matrix = Pairs(matrix.left + shift[0], matrix.right + shift[1], matrix.output_rate)
-            key = None
+            key = bound.key
             if query.key is not None:
                 count = math.inf if query.key.cardinality is None else float(query.key.cardinality)
                 key = Key(query.key.column, count, tuple(sorted(query.key.heavy.values(), reverse=True)))
             around, needs = bound.pipeline, query.requires
-            queries.append(Query(query.id, rows[0], rows[1], sink, matrix, bound.window_ms, around, needs, key))
+            queries.append(
+                Query(query.id, rows[0], rows[1], sink, matrix, bound.window_ms, around, needs, key, bound.output)
+            )
         return queries
 
     def _row(self, i: int, derived: str, name: str, factor: float) -> int:
@@ -354,9 +361,10 @@ class _Builder:
         shares = {alias: passing(statement, alias, query.selectivity).value for alias in (left[0], right[0])}
         factors = [share * copied[alias] for alias, share in shares.items()]
         columns = tuple(
-            (name, tuple(schemas[name].columns)) for name in statement.streams.values() if schemas[name].known
+            (name, tuple(schemas[name].columns.items())) for name in statement.streams.values() if schemas[name].known
         )
-        pipeline = replace(pipeline, shares=tuple(shares.items()), columns=columns)
+        stated = {name: share for name, share in query.selectivity.items() if name in ("join", "group")}
+        pipeline = replace(pipeline, shares=(*shares.items(), *stated.items()), columns=columns)
         return _Bound(
             left[1],
             right[1],
@@ -365,6 +373,8 @@ class _Builder:
             pipeline,
             (factors[0], factors[1]),
             (left[0], right[0]),
+            key_of(statement, pipeline),
+            output_of(statement, pipeline, query.selectivity),
         )
 
     def _graph(self, query: model.Query, statement: Statement, streams: Mapping[str, StreamSources | None]) -> None:

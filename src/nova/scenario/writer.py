@@ -66,7 +66,8 @@ def write(folder: Path, problem: Problem, options: Options, inputs: Mapping[str,
             stream["input"] = inputs[name]
         declared = dict(columns for query in problem.queries for columns in query.pipeline.columns)
         if name in declared:
-            stream["columns"] = dict.fromkeys(declared[name])
+            counted = dict(declared[name])
+            stream["columns"] = {one: None if count is None else {"distinct": count} for one, count in counted.items()}
         document["streams"][name] = stream
     document["queries"] = written
     document["options"] = {name: value for name, value in options.as_dict().items() if value is not None}
@@ -127,7 +128,7 @@ def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attribut
         document["window"] = {"tumbling": f"{float(query.window_ms)!r}ms"}
     if query.requires:
         document["requires"] = [str(one) for one in query.requires]
-    if query.key is not None:
+    if query.key is not None and not query.key.columns[0].startswith("_key"):  # that of a text is read from it again
         key: dict[str, Any] = {"column": list(query.key.columns)}
         if np.isfinite(query.key.cardinality):
             key["cardinality"] = int(query.key.cardinality)

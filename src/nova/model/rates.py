@@ -1,0 +1,46 @@
+"""Result rates: how many tuples/s each sub-join makes, as stated, as estimated from its query, or at most."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nova.model.problem import Floats, Key, Problem, Query
+from nova.model.subjoins import SubJoins
+
+
+def pair_rates(problem: Problem, joins: SubJoins) -> Floats:
+    """Result tuples/s of each sub-join if every pair of a window matched."""
+    windows = np.array([query.window_ms for query in problem.queries], dtype=np.float64)
+    return joins.left_rate * joins.right_rate * (windows[joins.query] if len(joins) else 1.0) / 1000.0
+
+
+def known_rates(problem: Problem, joins: SubJoins) -> Floats:
+    """Result tuples/s of each sub-join: as stated, else as its query or the values of its key tell; NaN where neither
+    does."""
+    every = pair_rates(problem, joins)
+    told = np.array([_told(query) for query in problem.queries]).reshape(-1, 2)[joins.query]
+    estimated = np.minimum(every * told[:, 0], told[:, 1])
+    return np.where(np.isnan(joins.output_rate), estimated, np.minimum(joins.output_rate, every))
+
+
+def result_rates(problem: Problem, joins: SubJoins) -> Floats:
+    """The same, and every pair of a window where nobody knows."""
+    known = known_rates(problem, joins)
+    return np.where(np.isnan(known), pair_rates(problem, joins), known)
+
+
+def _told(query: Query) -> tuple[float, float]:
+    """Share of the pairs in a window that match, NaN where nobody knows, and result tuples/s at most."""
+    if query.output is not None:
+        return query.output.share.value, query.output.most
+    return np.nan if query.key is None else chance(query.key), np.inf
+
+
+def chance(key: Key) -> float:
+    """Chance that two tuples have the same key: heavy keys meet themselves, all others are equally common. NaN where
+    nobody knows how many there are."""
+    if not np.isfinite(key.cardinality):
+        return float("nan")
+    heavy = np.array(key.heavy)
+    others = max(key.cardinality - len(heavy), 1.0)
+    return float((heavy**2).sum() + max(1.0 - heavy.sum(), 0.0) ** 2 / others)
