@@ -50,6 +50,9 @@ PER_KILL_S = 3.0
 """Seconds of the streams for each kill, so that there is work to the last."""
 PATIENCE_S = 300.0
 """Longest wait for a process to begin to work, or to end."""
+REFUSED_S = 90.0
+"""Time for a process to find out that it cannot start."""
+NO_DISK = "this machine lets nobody mount a small disk"
 FAULT_S = 8.0
 """How long a fault lasts, where a process does not end by it before."""
 SHIM = r"""
@@ -340,6 +343,9 @@ class Endurance:
         if name == "damaged checkpoint":
             self._damage()
             return
+        if name == "read-only folder":
+            self._read_only()
+            return
         life = self.lives[self.draw.choice(sorted(self.lives))]
         self.works(life)
         try:
@@ -379,7 +385,7 @@ class Endurance:
         crc = beside.read_bytes() if beside.exists() else None
         beside.unlink(missing_ok=True)
         self.lives[name] = life = self.lives[name].again()
-        end = time.monotonic() + 90
+        end = time.monotonic() + REFUSED_S
         while life.process.poll() is None and time.monotonic() < end:
             time.sleep(0.1)
         code = life.process.poll()
@@ -396,29 +402,50 @@ class Endurance:
         if fault in ("clock ahead", "clock back"):
             if not self.jumps:
                 raise NotHere("there is no compiler for a clock that jumps")
-            self.clock.write_bytes(np.int64(20 if fault == "clock ahead" else -3600).tobytes())
+            self._set_clock(20 if fault == "clock ahead" else -3600)
             try:
                 yield
             finally:
-                self.clock.write_bytes(np.int64(0).tobytes())
+                self._set_clock(0)
             return
         if not os.path.ismount(self.disk):
-            raise NotHere("this machine lets nobody mount a small disk")
-        if fault == "full disk":
-            ballast = self.disk / "ballast"
-            with ballast.open("wb") as file, contextlib.suppress(OSError):
-                while True:
-                    file.write(bytes(2**16))
-            try:
-                yield
-            finally:
-                ballast.unlink()
-            return
-        remount(self.disk, "ro")
+            raise NotHere(NO_DISK)
+        ballast = self.disk / "ballast"
+        with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(2**16))
         try:
             yield
         finally:
+            ballast.unlink()
+
+    def _set_clock(self, seconds_ahead: int) -> None:
+        with self.clock.open("r+b") as file:  # in place: processes have it mapped
+            file.write(np.int64(seconds_ahead).tobytes())
+
+    def _read_only(self) -> None:
+        """Nobody can write to the folder when the run is started: no disk that is written to can be made so."""
+        if not os.path.ismount(self.disk):
+            self.told.faults.append({"fault": "read-only folder", "skipped": NO_DISK})
+            return
+        self.works(self.lives[self.draw.choice(sorted(self.lives))])
+        for life in self.lives.values():
+            life.kill()
+        remount(self.disk, "ro")
+        try:
+            self.lives = {name: life.again() for name, life in self.lives.items()}
+            self._wait_for_ends()
+        finally:
+            for life in self.lives.values():
+                if life.process.poll() is None:
+                    life.kill()
             remount(self.disk, "rw")
+        self._take_down("read-only folder")
+
+    def _wait_for_ends(self) -> None:
+        end = time.monotonic() + REFUSED_S
+        while time.monotonic() < end and any(one.process.poll() is None for one in self.lives.values()):
+            time.sleep(0.1)
 
     def finish(self) -> None:
         """Let all work to the end of the input, and compare."""
@@ -484,7 +511,7 @@ def compiled_shim(folder: Path) -> Path | None:
 
 
 def remount(disk: Path, how: str) -> None:
-    """Make a mounted disk read-only or not. A disk that somebody writes to is made read-only all the same."""
+    """Make a mounted disk read-only or not."""
     subprocess.run(["mount", "-o", f"remount,{how},size={DISK_MB}m", str(disk)], check=True, capture_output=True)
 
 
