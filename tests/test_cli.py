@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import types
@@ -64,6 +65,17 @@ def test_errors_become_a_message_and_an_exit_code() -> None:
     result = invoke("pair", "second")
     assert result.exit_code == 2
     assert result.stderr == "nova: 1 problem in the input:\nnodes.csv, row 3, field rate: wrong [here] (found 'x')\n"
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_disk_that_takes_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "run/log")
+
+    monkeypatch.setattr(nova.cli, "load_command", full)
+    result = invoke("pair", "first")
+    assert result.exit_code == 1
+    assert result.stderr == "nova: run/log: No space left on device\n"
 
 
 def test_unknown_command_is_helped() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from importlib import import_module
 from typing import Any, Literal
 
@@ -65,6 +66,12 @@ class LazyGroup(TyperGroup):
         except NovaError as error:
             typer.echo(f"nova: {error}", err=True)
             raise typer.Exit(error.exit_code) from error
+        except OSError as error:  # a disk that is full, read-only or gone; what is no file's or disk's fault is raised
+            if error.errno is None or error.errno == errno.EPIPE:
+                raise
+            where = f"{error.filename}: " if error.filename else ""
+            typer.echo(f"nova: {where}{error.strerror}", err=True)
+            raise typer.Exit(1) from error
 
 
 def load_command(name: str) -> Any:
