@@ -16,7 +16,7 @@ from hypothesis.stateful import initialize, rule
 
 from builders import SMALL, write_scenario
 from controller.running import keeps_its_promises, with_measurements, with_rules
-from controller.test_machine import Running, amount, place
+from controller.test_controller_machine import Running, amount, place
 from nova.controller import CapacityChanged, Controller, NodeAdded, NodeRemoved, QueryAdded, RateChanged
 from nova.journal import snapshot
 from nova.model.errors import InvalidInput

@@ -286,7 +286,7 @@ READERS: dict[str, Reader] = {
     "site": Reader(_site, _read_site, ("site/*",)),
     "regions": Reader(_polygons, _read_polygons, ("*",)),
 }
-SAMPLES = Path(__file__).parents[1] / "imports" / "samples"
+SAMPLES = Path(__file__).parents[1] / "cli" / "samples"
 
 
 def _sampled(folder: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis.stateful import initialize, rule
 
 from controller.running import with_rules
-from controller.test_machine import Running
+from controller.test_controller_machine import Running
 from nova.controller import Controller, Event, NodeAdded
 from nova.controller.codec import Step
 from nova.journal.replay import identical, replay, tables_of

@@ -10,7 +10,7 @@ import yaml
 
 import nova
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def project(file: str) -> dict[str, object]:
@@ -46,3 +46,28 @@ def test_every_room_has_its_layer_and_its_line_in_the_lists_of_rooms() -> None:
         rooms = found - {"files", "jit", "terminal", "extras"}
         missing = [room for room in rooms if f"{room}/" not in text and f"{room}.py" not in text]
         assert not missing, page
+
+
+def test_tests_mirror_modules() -> None:
+    """`tests/ROOM/test_MODULE.py`, or `test_MODULE_ASPECT.py` where there is much to say; what spans rooms is in
+    `tests/whole`."""
+    lost = []
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        room = file.relative_to(ROOT / "tests").parent
+        if room.parts[:1] == ("whole",):
+            continue
+        lab = room.parts[:1] == ("lab",)
+        home = ROOT / "lab" / "src" / "nova_lab" if lab else ROOT / "src" / "nova"
+        folder = home.joinpath(*room.parts[lab:])
+        words = file.stem.split("_")[1:]
+        names = ["_".join(words[:k]) for k in range(1, len(words) + 1)]
+        if not any((folder / f"{name}.py").exists() or (folder / name / "__init__.py").exists() for name in names):
+            lost.append(str(file.relative_to(ROOT)))
+    assert not lost, f"these mirror no module: {lost}"
+
+
+def test_unsettled_tests_exist() -> None:
+    listed = [line for line in (ROOT / "tests" / "unsettled.txt").read_text().splitlines() if line.startswith("tests/")]
+    for line in listed:
+        file, _, test = line.partition("::")
+        assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text(), line

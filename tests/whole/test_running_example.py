@@ -19,7 +19,7 @@ from nova.placement.median import virtual_positions
 from nova.placement.resolve import resolve
 from nova.scenario import Scenario, load
 
-FOLDER = Path(__file__).resolve().parents[1] / "examples" / "running-example"
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "running-example"
 REGION_1, REGION_2 = ("t1", "t2", "w1"), ("t3", "t4", "w2")
 
 
