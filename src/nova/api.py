@@ -119,7 +119,8 @@ class Plan(model_plan.Plan):
         from nova.evaluation.metrics import evaluate as metrics
 
         figures = metrics(self.problem, self)
-        return figures.cost_latency_ms if self.options.objective == "latency" else figures.cost_paper_ms
+        cost: float = getattr(figures, f"cost_{self.options.objective}_ms")
+        return cost
 
     @overload
     def explain(self) -> list[Stage]: ...

@@ -11,6 +11,7 @@ from nova.evaluation.bounds.linear import Shares, solve
 from nova.model.errors import Infeasible, InvalidInput
 from nova.model.options import LEG_WEIGHTS, Options
 from nova.model.plan import Plan
+from nova.model.prices import Prices
 from nova.model.problem import Problem
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
@@ -37,7 +38,7 @@ def place(problem: Problem, joins: SubJoins, space: CostSpace, options: Options)
     spare = np.minimum(room[hosts], float(joins.demand.sum()))
     shares = Shares.none()
     if len(joins):
-        cost = cost_matrix(joins, space, hosts, LEG_WEIGHTS[options.objective])
+        cost = cost_matrix(joins, space, hosts, LEG_WEIGHTS[options.objective], Prices.of(problem, joins, options))
         if options.max_replicas is None and options.bandwidth_budget is None:
             shares = solve(cost, joins.demand, spare).shares
         else:

@@ -32,7 +32,7 @@ def command(
         False, "--explain-query", help="Only print the operators of each query, with the rate on every edge."
     ),
     seed: int | None = typer.Option(None, help="Same seed, same plan."),
-    objective: str | None = typer.Option(None, help="What a placement costs: latency, or paper (Eq. 1)."),
+    objective: str | None = typer.Option(None, help="What counts: latency, paper (Eq. 1) or network (Σ rate × ms)."),
     partition: str | None = typer.Option(None, help="How large joins are split: auto, key, grid or window."),
     sigma: float | None = typer.Option(None, help="The paper's σ in 0…1: limits the parts of a grid."),
     bandwidth_budget: str | None = typer.Option(None, help="Most tuples/s into one replica."),

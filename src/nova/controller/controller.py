@@ -10,7 +10,7 @@ from nova.controller.apply import Impact, apply
 from nova.controller.changes import Change
 from nova.controller.derived import with_derived
 from nova.controller.events import Event, OneEvent
-from nova.controller.hold import hold
+from nova.controller.hold import cost_of, hold
 from nova.controller.improve import improve
 from nova.controller.ledger import total_cost
 from nova.controller.materialize import plan_of, problem_of
@@ -69,7 +69,7 @@ class Controller:
         validate(state, batch, file, line)
         for event in batch:
             apply(state, event, impact)
-        if state.names.bound:
+        if state.bound:
             hold(state, impact)
         else:
             place(state, impact)
@@ -88,13 +88,15 @@ class Controller:
     def cost(self) -> float:
         """Cost of all that runs, in ms, under the plan's objective: share-weighted legs and, unless the options say
         otherwise, time at hosts."""
+        if self.state.bound:
+            return cost_of(self.problem(), self.plan())
         return float(total_cost(self.state.handle, self.state.joins.end, self.state.nodes.end))
 
     def waiting_list(self) -> list[Waiting]:
         """What does not run, and why."""
         joins, names, rate = self.state.joins, self.state.names, self.state.sources["rate"]
         found = []
-        no_room = "no room where it may run" if names.bound else "no room"
+        no_room = "no room where it may run" if self.state.bound else "no room"
         for row, demand in sorted(self.state.backlog.demand.items()):
             if joins["first"][row] >= 0:
                 continue  # it runs, on hosts that are overloaded knowingly

@@ -1,4 +1,4 @@
-"""Hold: steps of a plan that more than the room of hosts limits, by labels that queries require or budgets of links.
+"""Hold: steps of plans where more than distances and room counts: what queries require, budgets of links, metrics.
 
 What an event left without a host, and what no longer stays within bounds, is placed again by the optimizer's own rules
 beside all that runs (`nova.placement.within`), so that plans and steps hold the same bounds. Sub-joins whose costs
@@ -21,6 +21,7 @@ from nova.controller.state import State, cut_freely
 from nova.evaluation.metrics import Distances, Measured, evaluate
 from nova.model.load import node_loads
 from nova.model.plan import Plan
+from nova.model.problem import Problem
 from nova.model.replicas import SHARES, Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
@@ -98,17 +99,21 @@ def _space(written: Materialized) -> CostSpace:
 
 def _pays(state: State, written: Materialized, joins: SubJoins, now: Replicas, fresh: Replicas) -> bool:
     """Whether other hosts cost so much less that the moves are worth it."""
-    space, problem = _space(written), written.problem
-    distances: Distances = space
-    if problem.latency is not None:
-        distances = Measured(problem.latency, len(problem.nodes), space)
     before, after = (
-        evaluate(problem, Plan(joins, replicas, space, state.options), distances).cost_ms for replicas in (now, fresh)
+        cost_of(written.problem, Plan(joins, replicas, _space(written), state.options)) for replicas in (now, fresh)
     )
     same = set(map(tuple, _rows(now).tolist())) & set(map(tuple, _rows(fresh).tolist()))
     stays = sum(float(np.prod(np.diff(np.array(row[2:]).reshape(-1, 2)))) for row in same)
     price = (len(joins) - stays) * (state.limits[WORTH] + state.limits[HYSTERESIS] * before / len(joins))
     return bool(before - after > price)
+
+
+def cost_of(problem: Problem, plan: Plan) -> float:
+    """What a plan costs by all that it is judged by, in ms; by measured latencies where there are any."""
+    distances: Distances = plan.space
+    if problem.latency is not None:
+        distances = Measured(problem.latency, len(problem.nodes), plan.space)
+    return evaluate(problem, plan, distances).cost_ms
 
 
 def _rows(replicas: Replicas) -> npt.NDArray[np.float64]:

@@ -94,6 +94,7 @@ def problem_with(state: State, *, waiting: bool) -> Materialized:
         queries=tuple(queries),
         latency=state.measurements.latency(state, kept_nodes, node_row),
         links=names.links,
+        metrics=tuple(metric.of_rows(kept_nodes) for metric in names.metrics),
         derived=names.derived,
     )
     resolved = resolve(problem)

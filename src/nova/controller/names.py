@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from nova.controller.join_rules import Rule
 from nova.model.links import Link
+from nova.model.metrics import Metric
 from nova.model.problem import Derived, Problem
 
 T = TypeVar("T")
@@ -32,15 +33,17 @@ class Names:
         self.labels: dict[str, list[str | None]] = {}
         """What else is known of nodes, by label and row."""
         self.links: tuple[Link, ...] = ()
+        self.metrics: tuple[Metric, ...] = ()
+        """By row of nodes; those that events add count nothing."""
         self.bound = False
-        """Whether anything but the room of hosts limits, or ever limited, where joins run."""
+        """Whether anything but latency and the room of hosts says, or ever said, where joins run."""
 
     @staticmethod
     def of(problem: Problem) -> Names:
         """The ids of a problem, whose rows are as there."""
         names = Names()
         names.derived = dict(problem.derived)
-        names.links, names.bound = problem.links, problem.bound
+        names.links, names.metrics, names.bound = problem.links, problem.metrics, problem.bound
         names.labels = {name: column.cast(pa.string()).to_pylist() for name, column in problem.nodes.labels.items()}
         names.nodes = problem.nodes.ids.to_pylist()
         names.node_rows = {name: row for row, name in enumerate(names.nodes)}

@@ -260,6 +260,11 @@ class State:
         self.counts[SPARE_TOP] = top + more
 
     @property
+    def bound(self) -> bool:
+        """Whether more than distances and the room of hosts says where joins run, so that steps are the optimizer's."""
+        return self.names.bound or self.options.objective == "network"
+
+    @property
     def handle(self) -> Handle:
         """What kernels take. Made again after any column was replaced."""
         if self._handle is None:

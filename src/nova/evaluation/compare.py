@@ -81,9 +81,9 @@ def measure(
     felt = predict(problem, plan, ways).felt
     straight = source_latency(problem, plan, _measured(problem, space) or space).sink_based
     sink_mean, sink_p90 = float(np.nanmean(straight)), float(np.nanpercentile(straight, 90))
-    legs = figures.cost_latency_ms if options.objective == "latency" else figures.cost_paper_ms
-    cost = legs + (options.waiting * figures.cost_at_hosts_ms if options.waiting > 0 else 0.0)
-    plain = options.objective == "latency" and options.waiting == 0
+    legs: float = getattr(figures, f"cost_{options.objective}_ms")
+    cost = legs + figures.cost_metrics_ms + (options.waiting * figures.cost_at_hosts_ms if options.waiting > 0 else 0.0)
+    plain = options.objective == "latency" and options.waiting == 0 and not figures.cost_metrics_ms
     mean_bound = floor / max(1, len(plan.joins)) / 2 if plain else float("nan")
     row: Row = {
         "approach": name,

@@ -19,14 +19,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nova.costspace.accuracy import measure, tiv
-from nova.evaluation.metrics import TOLERANCE, Distances, Flows, Measured, flows, node_limit, node_load, overloaded
+from nova.evaluation.metrics import (
+    TOLERANCE,
+    Distances,
+    Flows,
+    Measured,
+    evaluate,
+    flows,
+    node_limit,
+    node_load,
+    overloaded,
+)
 from nova.evaluation.prediction import Felt, Prediction, predict
 from nova.evaluation.words import rate
 from nova.model.errors import InvalidInput
 from nova.model.options import LEG_WEIGHTS
 from nova.model.plan import Plan
+from nova.model.prices import Prices
 from nova.model.problem import Floats, Ints, Problem
-from nova.placement.median import virtual_positions
+from nova.placement.median import fermat, virtual_positions
 from nova.scenario.faults import listed, suggestion
 
 SHOWN = 12
@@ -234,12 +245,23 @@ class Explainer:
         joins, objective = self.plan.joins, self.plan.options.objective
         ideal = self._ideal(np.arange(len(joins), dtype=np.int32))
         estimated = self._cost(self.flow.join, self.flow.node, self.plan.space)
+        if self._prices is not None:
+            estimated = estimated - self._prices.beside(self.flow.join, self.flow.node)  # told by themselves
         total, floor = float(self.flow.share @ estimated), float(ideal.sum())
         over = f"{total / floor - 1:.1%} above it" if floor > 0 else "no more"
+        unit = "tuples/s × ms" if objective == "network" else "ms"
         said = (
-            f"At their virtual positions the sub-joins would cost {floor:,.1f} ms in all (objective {objective}); on"
-            f" their hosts they cost {total:,.1f} ms, {over}, both in the cost space."
+            f"At their virtual positions the sub-joins would cost {floor:,.1f} {unit} in all (objective {objective});"
+            f" on their hosts they cost {total:,.1f} {unit}, {over}, both in the cost space."
         )
+        if self.problem.metrics:
+            figures = evaluate(self.problem, self.plan)
+            told = ", ".join(
+                f"{metric.name} {figures.metrics[metric.name]:,.6g} units/s"
+                + (f" (weighs {metric.weight * figures.metrics[metric.name]:,.1f} ms)" if metric.weight else "")
+                for metric in self.problem.metrics
+            )
+            said += f" Besides: {told}."
         return Stage("Phase II: virtual positions", said, {"ideal_cost_ms": floor, "cost_ms": total})
 
     def _assigned(self) -> Stage:
@@ -513,18 +535,31 @@ class Explainer:
         """What sub-joins cost on nodes under the plan's objective, in ms."""
         joins = self.plan.joins
         ends = (joins.left_node, joins.right_node, joins.sink)
-        total: Floats = np.zeros(len(rows))
-        for weight, end in zip(LEG_WEIGHTS[self.plan.options.objective], ends, strict=True):
-            total += weight * distances.between(nodes, end[rows])
+        lengths = np.stack([distances.between(nodes, end[rows]) for end in ends])
+        if self._prices is not None:
+            return self._prices.cost(rows, nodes, lengths)
+        total: Floats = np.tensordot(np.array(LEG_WEIGHTS[self.plan.options.objective]), lengths, axes=1)
         return total
+
+    @cached_property
+    def _prices(self) -> Prices | None:
+        return Prices.of(self.problem, self.plan.joins, self.plan.options)
 
     def _ideal(self, rows: Ints) -> Floats:
         """What sub-joins would cost at their virtual positions in the cost space, in ms."""
         joins, space = self.plan.joins.take(rows), self.plan.space
-        at = virtual_positions(joins, space, self.plan.options.objective)
         total: Floats = np.zeros(len(rows))
         ends = (joins.left_node, joins.right_node, joins.sink)
-        for weight, end in zip(LEG_WEIGHTS[self.plan.options.objective], ends, strict=True):
+        weights = np.repeat(np.array(LEG_WEIGHTS[self.plan.options.objective])[:, None], len(rows), axis=1)
+        if self._prices is None or self.plan.options.objective != "network":
+            at = virtual_positions(joins, space, self.plan.options.objective)
+        else:  # each sub-join pulls by its own rates
+            weights, place = self._prices.legs[:, rows], space.coordinates
+            a, b, c = (place[end][:, None] for end in ends)
+            pull = [(float(x), float(y), float(z)) for x, y, z in weights.T]
+            each = [fermat(a[k], b[k], c[k], pull[k]) for k in range(len(rows))]
+            at = np.concatenate(each) if each else np.empty((0, place.shape[1]))
+        for weight, end in zip(weights, ends, strict=True):
             total += weight * (np.linalg.norm(at - space.coordinates[end], axis=1) + space.heights[end])
         return total
 

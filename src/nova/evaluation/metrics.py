@@ -16,6 +16,7 @@ import numpy.typing as npt
 from nova.model.options import LEG_WEIGHTS, Objective, Options
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Ints, Latency, Problem
+from nova.model.rates import result_rates
 from nova.model.space import CostSpace
 from nova.model.waiting import sojourn_ms, waiting_quantile
 
@@ -293,11 +294,19 @@ class Metrics:
     """Sum over replicas of share · (left + right + 2 · to the sink): the objective `latency`."""
     cost_paper_ms: float
     """Sum over replicas of share · (left + right + to the sink): the objective `paper`."""
+    cost_network_ms: float
+    """Sum of tuples/s × ms over all ways, of results too: the objective `network`; a thousandth of it are the tuples
+    under way."""
+    metrics: dict[str, float]
+    """Units per second of each metric beside latency."""
+    cost_metrics_ms: float
+    """The same, weighed and summed."""
     cost_at_hosts_ms: float
     """Sum over sub-joins of the time at their hosts, service and waiting, for the tuples of both sources; infinite
     where a host cannot serve at all."""
     cost_ms: float
-    """What the plan is judged by: the cost of its objective, and `Options.waiting` times `cost_at_hosts_ms`."""
+    """What the plan is judged by: the cost of its objective, `Options.waiting` times `cost_at_hosts_ms`, and
+    `cost_metrics_ms`."""
     overloaded: int
     """Nodes whose load exceeds what they can take."""
     overloaded_percent: float
@@ -343,6 +352,18 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
         name: float(sum(w * np.dot(share, leg) for w, leg in zip(weights, legs, strict=True)))
         for name, weights in LEG_WEIGHTS.items()
     }
+    made = result_rates(problem, joins)[flow.join] * flow.share
+    ways = [
+        (flow.left, joins.left_node[flow.join], flow.node),
+        (flow.right, joins.right_node[flow.join], flow.node),
+        (made, flow.node, joins.sink[flow.join]),
+    ]
+    costs["network"] = float(sum(tuples @ reach.between(a, b) for tuples, a, b in ways))
+    units = {
+        metric.name: float(flow.load @ metric.at(flow.node) + sum(tuples @ metric.way(a, b) for tuples, a, b in ways))
+        for metric in problem.metrics
+    }
+    weighed = sum(metric.weight * units[metric.name] for metric in problem.metrics)
 
     load, limit = node_load(flow, len(problem.nodes)) + problem.nodes.other_load, node_limit(problem)
     busy = np.unique(flow.node)
@@ -354,6 +375,7 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
     floor = None if bound is None else float(bound(problem, plan))
     at_hosts = float(2.0 * flow.share @ _time_at_hosts(plan.options, load, limit)[flow.node])
     cost = costs[plan.options.objective] + (plan.options.waiting * at_hosts if plan.options.waiting > 0 else 0.0)
+    cost += weighed
     return Metrics(
         approach=plan.approach,
         sub_joins=len(joins),
@@ -375,6 +397,9 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
         cost_eq1_ms=float(sum(leg.sum() for leg in legs)),
         cost_latency_ms=costs["latency"],
         cost_paper_ms=costs["paper"],
+        cost_network_ms=costs["network"],
+        metrics=units,
+        cost_metrics_ms=weighed,
         cost_at_hosts_ms=at_hosts,
         cost_ms=cost,
         overloaded=over,

@@ -30,6 +30,7 @@ from nova.controller.state import Backlog, State
 from nova.journal.errors import Damaged
 from nova.journal.files import write_whole
 from nova.model.links import Link
+from nova.model.metrics import Metric
 from nova.model.operators import Estimate, Grouping, Output, Pipeline, Side
 from nova.model.options import Options
 from nova.model.problem import Derived, Key, Latency
@@ -68,6 +69,7 @@ _CLASSES: dict[str, Any] = {
         Requirement,
         Output,
         Estimate,
+        Metric,
     )
 }
 _LEFT_OUT = {("State", "_handle")}

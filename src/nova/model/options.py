@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-Objective = Literal["latency", "paper"]
+Objective = Literal["latency", "paper", "network"]
 Partition = Literal["auto", "key", "grid", "window"]
 Embedding = Literal["stress", "vivaldi", "mds"]
 
 LEG_WEIGHTS: dict[Objective, tuple[float, float, float]] = {
     "latency": (1.0, 1.0, 2.0),
     "paper": (1.0, 1.0, 1.0),
+    "network": (1.0, 1.0, 1.0),
 }
 """Weights of the legs left→host, right→host, host→sink. `latency` counts source→host→sink for each of the two
-sources, so the way to the sink counts twice; `paper` counts every link once (Eq. 1)."""
+sources, so the way to the sink counts twice; `paper` counts every link once (Eq. 1); `network` counts every link once,
+and each times the tuples/s on it (`nova.model.prices`)."""
 AT_HOST = 1.2
 """Weight of the time at a host beside the legs of both sources: a result waits for the later of its two tuples, which
 on the published instances takes a fifth longer than one tuple (simulated mean and 99th percentile were least here)."""
@@ -27,7 +29,8 @@ class Options:
     seed: int = 0
     """Same seed, same plan."""
     objective: Objective = "latency"
-    """What a placement costs: see `LEG_WEIGHTS`. The paper's Eq. 1 is `paper`."""
+    """What a placement costs: see `LEG_WEIGHTS`. The paper's Eq. 1 is `paper`; `network` is Σ tuples/s × ms, the tuples
+    under way, which counts no time at hosts: `waiting` is 0 then."""
     partition: Partition = "auto"
     """How a sub-join is split: `key` by ranges of its key where the query has one, else as `grid`, which cuts both
     streams into parts (any join condition); `window` deals out whole windows (no extra traffic, but results come in
@@ -63,6 +66,10 @@ class Options:
     """Give each node a height: the part of its latency that every path to it shares (its access link)."""
     neighbours: int = 32
     """m: measured neighbours per node that the embedding uses at most."""
+
+    def __post_init__(self) -> None:
+        if self.objective == "network":
+            object.__setattr__(self, "waiting", 0.0)
 
     def as_dict(self) -> dict[str, Any]:
         """The options as plain values, as `plan.json` keeps them."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nova.model.links import Link
+from nova.model.metrics import Metric
 from nova.model.operators import NOTHING_AROUND, Output, Pipeline
 from nova.model.requires import Requirement, allowed
 
@@ -190,6 +191,8 @@ class Problem:
     latency: Latency | None = None
     links: tuple[Link, ...] = ()
     """Links with budgets."""
+    metrics: tuple[Metric, ...] = ()
+    """What is counted beside latency."""
     derived: Mapping[int, Derived] = field(default_factory=dict)
     """Streams that queries make of others, by their row."""
     digest: str = ""
@@ -204,8 +207,12 @@ class Problem:
 
     @property
     def bound(self) -> bool:
-        """Whether anything but the room of hosts limits where joins run."""
-        return bool(self.links) or any(query.requires for query in self.queries)
+        """Whether anything but latency and the room of hosts says where joins run."""
+        return (
+            bool(self.links)
+            or any(query.requires for query in self.queries)
+            or any(metric.weight > 0 for metric in self.metrics)
+        )
 
     def born(self, stream: int) -> int:
         """The stream whose tuples enter the system, for a stream that a query makes of it; itself otherwise."""

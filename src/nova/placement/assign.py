@@ -25,6 +25,7 @@ from nova.model.policy import (
     key_ranges,
     usable,
 )
+from nova.model.prices import Prices
 from nova.model.problem import Bools, Floats, Ints, Problem
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
@@ -150,6 +151,7 @@ class _State:
         # Measured legs are looked up pair by pair; beyond the dense size the cost space stands for them.
         self.legs = LegLengths(space, problem.latency if self.dense else None)
         self.space, self.problem = space, problem
+        self.prices = Prices.of(problem, joins, options)
 
     @cached_property
     def demand(self) -> Demand:
@@ -158,7 +160,19 @@ class _State:
         return Demand(left, right, sink, joins.demand)
 
     def costs(self, rows: npt.NDArray[np.integer]) -> Floats:
-        return weighted(self.legs.of(self.joins, rows, self.index.node), self.weights)
+        nodes = self.index.node
+        legs = self.legs.of(self.joins, rows, nodes)
+        return weighted(legs, self.weights) if self.prices is None else self.prices.cost(rows[:, None], nodes, legs)
+
+    def ways(self, row: int, nodes: Ints) -> tuple[Floats, Floats]:
+        """Legs of one sub-join to some nodes, and their weights; what it costs beside them lies on the ways of its
+        input."""
+        legs = self.legs.of(self.joins, np.array([row]), nodes)[:, 0]
+        if self.prices is None:
+            return legs, self.weights
+        weights = np.ascontiguousarray(self.prices.legs[:, row])
+        legs[:2] += self.prices.beside(np.array([row]), nodes) / max(float(weights[0] + weights[1]), 1e-12)
+        return legs, weights
 
     def candidates(self, row: int, host: int) -> Iterator[tuple[npt.NDArray[np.int64], float]]:
         """Hosts for a cut of sub-join `row`, cheapest first, and what its present `host` costs (∞ where that is −1):
@@ -480,9 +494,9 @@ def _boxes(state: _State, row: int, host: int) -> tuple[npt.NDArray[np.int64], p
     left, right = float(joins.left_rate[row]), float(joins.right_rate[row])
     part_rate = None if options.sigma is None else partition.p_max(options.sigma, left, right)
     for near, now in state.candidates(row, host):
-        legs = state.legs.of(joins, np.array([row]), index.node[near])[:, 0]
+        legs, weights = state.ways(int(row), index.node[near])
         room = np.minimum(index.free[near], state.largest)
-        boxes = partition.split(left, right, room, legs, state.weights, part_rate, options.max_replicas)
+        boxes = partition.split(left, right, room, legs, weights, part_rate, options.max_replicas)
         if boxes is not None and boxes.cost < now * (1 - PER_REPLICA * len(boxes.host)):
             return near[boxes.host], boxes
     return None

@@ -6,6 +6,7 @@ bounds in the same way.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from nova.model.load import node_loads
 from nova.model.options import Options
-from nova.model.policy import OVERLOAD, usable
+from nova.model.policy import DENSE, OVERLOAD, usable
 from nova.model.problem import Bools, Floats, Problem
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
@@ -42,7 +43,7 @@ def assign_within(
     is placed again; what still does not fit is left out, and `why` says so. Where no query requires anything, no link
     has a budget and nothing is kept, this is `assign`.
     """
-    if rows is None and not problem.bound:
+    if rows is None and not problem.bound and options.objective != "network":
         return assign(problem, joins, space, options, start)
     return _Within(problem, joins, space, options, start, kept).place(np.arange(len(joins)) if rows is None else rows)
 
@@ -162,6 +163,14 @@ class _Within:
         mine = self.may[self.joins.query[row]]
         return hosts_off(self.joins, row, spared, self.ends, self.made, mine & (self.room > 0)) if spared else mine
 
+    def _blocks(self, classes: Iterable[tuple[Bools, list[int]]]) -> Iterator[tuple[Bools, Rows]]:
+        """Classes of sub-joins; in parts of which every pair can be priced, where the cost space does not tell all."""
+        priced = any(metric.weight > 0 for metric in self.problem.metrics) or self.options.objective == "network"
+        for mask, members in classes:
+            most = max(1, DENSE // max(1, int((mask & (self.room > 0)).sum()))) if priced else len(members)
+            for begin in range(0, len(members), most):
+                yield mask, np.array(members[begin : begin + most])
+
     def _by_mask(self, rows: Rows, spared: list[frozenset[int]]) -> Assignment:
         """Sub-joins that may use the same hosts are placed together; those whose hosts have the least room go first,
         and what they take is other work to those that come after."""
@@ -172,8 +181,7 @@ class _Within:
             classes.setdefault(mine.tobytes(), (mine, []))[1].append(row)
         loads = self.others.copy()
         parts: list[Assignment] = []
-        for mask, members in sorted(classes.values(), key=lambda one: float(self.room[one[0]].sum())):
-            some = np.array(members)
+        for mask, some in self._blocks(sorted(classes.values(), key=lambda one: float(self.room[one[0]].sum()))):
             left = replace(nodes, hosts=nodes.hosts & mask, busy=nodes.other_load + loads)
             these = joins.take(some)
             running = None if self.start is None else self.start.of(some, len(joins))

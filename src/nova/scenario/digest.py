@@ -29,6 +29,12 @@ def digest(problem: Problem) -> str:
     for link in problem.links:
         labels = nodes.ids if link.label == "id" else nodes.labels[link.label].cast(pa.string()).fill_null("\0")
         _feed(state, "link", str(link), repr(link.budget), labels)
+    for metric in problem.metrics:
+        _feed(state, "metric", metric.name, repr(metric.weight), metric.host)
+        if metric.group is not None and metric.between is not None:
+            used, group = np.unique(metric.group, return_inverse=True)
+            known = used[used >= 0]
+            _feed(state, group - len(used) + len(known), metric.between[np.ix_(known, known)])
     for query in problem.queries:
         _feed(state, query.id, str(query.left), str(query.right), str(query.sink), repr(float(query.window_ms)))
         if query.pipeline.sql:

@@ -305,6 +305,27 @@ class Query(_Part):
         return self
 
 
+class Metric(_Part):
+    """A metric beside latency (energy, money, carbon, …), in any unit per tuple: on hosts, on the way, or both."""
+
+    node: Name | None = None
+    """Column of the nodes table: units for each tuple that a host takes in."""
+    links: Table | None = None
+    """Table with the columns from, to and amount: units for each tuple that travels that way; others cost nothing."""
+    label: Name = "id"
+    """Label of the nodes that `from` and `to` are values of; ids where not stated."""
+    per_gb_of_tuples: Annotated[float, Field(gt=0, allow_inf_nan=False), _quantity(NUMBER)] | None = None
+    """Bytes of a tuple, where amounts are per GB instead of per tuple."""
+    weight: Annotated[float, Field(ge=0, allow_inf_nan=False), _quantity(NUMBER)] = 0.0
+    """ms of the objective that one unit per second is worth; 0: only reported."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Metric:
+        if self.node is None and self.links is None:
+            raise PydanticCustomError("metric", "a column of the nodes (`node`) or a table of ways (`links`) expected")
+        return self
+
+
 _RANGES: dict[str, Any] = {
     "seed": Field(ge=0, lt=2**63),
     "sigma": Field(ge=0, le=1),
@@ -375,6 +396,8 @@ class Document(_Part):
     """Table with the columns from, to and budget (tuples/s; or mbit_s and tuple_bytes): at most so much travels from
     the node `from` to the node `to`, or, with the column label, from nodes with one value of that label to nodes with
     another. `*` stands for all others."""
+    metrics: dict[Name, Metric] = Field(default_factory=dict)
+    """What is counted beside latency, by name: energy, money, carbon or anything else."""
     streams: Annotated[dict[Name, Stream], Field(min_length=1)]
     """Logical streams by name."""
     queries: Annotated[list[Query], Field(min_length=1)]

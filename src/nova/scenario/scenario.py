@@ -40,6 +40,7 @@ from nova.scenario.digest import digest
 from nova.scenario.faults import Faults, listed, suggestion
 from nova.scenario.latency import build_latency, check_reachable, is_matrix
 from nova.scenario.links import build_links
+from nova.scenario.metrics import build_metrics
 from nova.scenario.nodes import build_nodes
 from nova.scenario.queries import (
     BYTES_PER_PAIR,
@@ -232,6 +233,7 @@ class _Builder:
         if content.links is not None and nodes is not None:
             found = read_table(content.links, self.path, "links", self.faults)
             links = build_links(found, nodes) if found is not None else ()
+        metrics = () if nodes is None else build_metrics(content.metrics, nodes, self.path, self.faults)
         if nodes is not None and content.latency is None and nodes.coordinates is None:
             message = "no latencies: give the nodes coordinates (x, y, …), or a `latency` table"
             self.faults.add(str(self.path), message, field="latency")
@@ -255,6 +257,7 @@ class _Builder:
             tuple(queries),
             latency,
             links=links,
+            metrics=metrics,
             derived=self.derived,
             warnings=tuple(self.warnings),
         )

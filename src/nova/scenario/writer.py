@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
+from nova.model.metrics import Metric
 from nova.model.options import Options
 from nova.model.problem import Dense, Equal, Ints, Problem, Query
 from nova.model.subjoins import SubJoins
@@ -48,6 +49,9 @@ def write(folder: Path, problem: Problem, options: Options, inputs: Mapping[str,
         document["links"] = [
             {"label": one.label, "from": one.origin, "to": one.target, "budget": one.budget} for one in problem.links
         ]
+    if problem.metrics:
+        told = {metric.name: _metric(metric) for metric in problem.metrics}
+        document["metrics"] = {name: one for name, one in told.items() if "node" in one or "links" in one}
     attributes = _Attributes(problem)
     written = [_query(problem, number, joins, attributes, folder) for number in np.unique(joins.query).tolist()]
     document["streams"] = {}
@@ -86,6 +90,11 @@ def _nodes(problem: Problem) -> dict[str, Any]:
     nodes = problem.nodes
     columns: dict[str, Any] = {"id": nodes.ids, "capacity": nodes.capacity, "hosts": nodes.hosts}
     columns |= nodes.labels
+    for metric in problem.metrics:
+        if metric.host is not None:
+            columns[f"{metric.name} per tuple"] = metric.host
+        if metric.group is not None:
+            columns[f"{metric.name} group"] = [None if k < 0 else f"{k:08d}" for k in metric.group.tolist()]
     if not np.isinf(nodes.bandwidth).all():
         columns["bandwidth"] = nodes.bandwidth
     if nodes.busy is not None:
@@ -95,6 +104,20 @@ def _nodes(problem: Problem) -> dict[str, Any]:
         if nodes.heights is not None:
             columns["height"] = nodes.heights
     return columns
+
+
+def _metric(metric: Metric) -> dict[str, Any]:
+    document: dict[str, Any] = {"weight": metric.weight}
+    if metric.host is not None:
+        document["node"] = f"{metric.name} per tuple"
+    if metric.group is not None and metric.between is not None:
+        used = np.unique(metric.group[metric.group >= 0]).tolist()
+        rows = [
+            {"from": f"{a:08d}", "to": f"{b:08d}", "amount": float(metric.between[a, b])} for a in used for b in used
+        ]
+        if rows:
+            document |= {"label": f"{metric.name} group", "links": rows}
+    return document
 
 
 def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attributes, folder: Path) -> dict[str, Any]:

@@ -20,7 +20,9 @@ Beyond the size that the linear program can be solved at, prices λ ≥ 0 per ho
 so a poor search for prices makes the bound low, never wrong. The inner minimum is exact over all hosts, or itself
 bounded from below (`boxes`).
 
-Where time at hosts counts (`Options.waiting`), the cost has that, too, and so has the bound (`felt`).
+Where time at hosts counts (`Options.waiting`), the cost has that, too, and so has the bound (`felt`). Where legs weigh
+by their tuples/s (objective `network`) or metrics count, c_jh is that cost (`nova.model.prices`): both grow with the
+tuples that go to a host, of which there are at least x·a and x·b.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from nova.evaluation.bounds.prices import dense_prices, space_prices
 from nova.evaluation.metrics import Distances
 from nova.model.options import LEG_WEIGHTS, Options
 from nova.model.plan import Plan
+from nova.model.prices import Prices
 from nova.model.problem import Floats, Problem
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
@@ -84,7 +87,9 @@ def bound(
     out, which keeps the bound valid. A `guide`, any plan, gives prices where there are too many sub-joins and hosts.
     """
     start = perf_counter()
-    legs = LEG_WEIGHTS[options.objective]
+    legs, priced = LEG_WEIGHTS[options.objective], Prices.of(problem, joins, options)
+    if priced is not None and distances is None:
+        distances = space  # every pair is priced: boxes of the cost space know legs that weigh alike only
     if options.waiting > 0 and len(joins):
         return _felt(problem, joins, space, options, distances, exact, guide)
     room = problem.nodes.room * options.utilisation
@@ -94,12 +99,12 @@ def bound(
     if not len(joins):
         return Bound(0.0, "lp", prices, Shares.none(), 0.0)
     if float(room[hosts].sum()) < total * (1 - 1e-12):
-        value = _unconstrained(problem, joins, space, legs, distances)
+        value = _unconstrained(problem, joins, space, legs, distances, priced)
         return Bound(value, "unconstrained", prices, None, None, perf_counter() - start)
     # more room than all sub-joins need is as good as exactly that: keeps infinite capacities out of the arithmetic
     spare = np.minimum(room[hosts], total)
     if len(joins) * len(hosts) <= exact:
-        cost = cost_matrix(joins, space if distances is None else distances, hosts, legs)
+        cost = cost_matrix(joins, space if distances is None else distances, hosts, legs, priced)
         solution = solve(cost, joins.demand, spare)
         prices[hosts] = solution.prices
         shares = Shares(solution.shares.join, hosts[solution.shares.node].astype(np.int32), solution.shares.share)
@@ -107,7 +112,7 @@ def bound(
     if distances is None:
         value, prices[hosts] = space_prices(space, joins, hosts, spare, legs, options.seed)
     else:
-        value, prices[hosts] = dense_prices(distances, joins, hosts, spare, legs)
+        value, prices[hosts] = dense_prices(distances, joins, hosts, spare, legs, priced)
     return Bound(value, "lagrangian", prices, None, None, perf_counter() - start)
 
 
@@ -122,7 +127,7 @@ def _felt(
 ) -> Bound:
     """The bound with time at hosts; never below the one without."""
     start = perf_counter()
-    nodes, legs = problem.nodes, LEG_WEIGHTS[options.objective]
+    nodes, legs, priced = problem.nodes, LEG_WEIGHTS[options.objective], Prices.of(problem, joins, options)
     plain = bound(problem, joins, space, replace(options, waiting=0.0, utilisation=1.0), distances, exact)
     if plain.kind == "unconstrained":
         return plain
@@ -131,13 +136,13 @@ def _felt(
     reach: Distances = space if distances is None else distances
     hosts = np.flatnonzero(nodes.room > 0)
     if len(joins) * len(hosts) <= exact:
-        cost = cost_matrix(joins, reach, hosts, legs)
+        cost = cost_matrix(joins, reach, hosts, legs, priced)
         room = np.minimum(nodes.room[hosts], float(joins.demand.sum()))
         limit, busy = nodes.limit[hosts], nodes.other_load[hosts]
         prices = (cost + weight * 1000.0 / limit + joins.demand[:, None] * plain.prices[hosts]).min(axis=1)
         value, _ = felt.ascend(cost, joins.demand, room, limit, busy, weight, options.arrival_scv, quantile, prices)
         kind: Kind = "felt"
-    elif guide is not None:
+    elif guide is not None and priced is None:
         value = felt.sampled(problem, guide, reach, legs, weight, options.arrival_scv, quantile)
         kind = "sampled"
     else:
@@ -151,12 +156,17 @@ def lower_bound(problem: Problem, plan: Plan) -> float:
 
 
 def _unconstrained(
-    problem: Problem, joins: SubJoins, space: CostSpace, legs: LegWeights, distances: Distances | None
+    problem: Problem,
+    joins: SubJoins,
+    space: CostSpace,
+    legs: LegWeights,
+    distances: Distances | None,
+    priced: Prices | None,
 ) -> float:
     """Every sub-join wherever it costs least, the sink included: what even overloading plans cannot beat."""
     every = np.arange(len(problem.nodes))
     if distances is not None:
-        return float(sum(block.min(axis=1).sum() for _, block in cost_blocks(joins, distances, every, legs)))
+        return float(sum(block.min(axis=1).sum() for _, block in cost_blocks(joins, distances, every, legs, priced)))
     least, _ = cheapest(boxes(space, every), space, joins, legs, np.zeros(len(every)), np.zeros(len(joins), np.int64))
     return float(least.sum())
 

@@ -17,6 +17,7 @@ from nova.evaluation.bounds.boxes import Boxes, boxes, cheapest
 from nova.evaluation.bounds.costs import LegWeights, cost_blocks, cost_matrix
 from nova.evaluation.bounds.linear import solve
 from nova.evaluation.metrics import Distances
+from nova.model.prices import Prices
 from nova.model.problem import Floats
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
@@ -77,14 +78,19 @@ def space_prices(
 
 
 def dense_prices(
-    distances: Distances, joins: SubJoins, hosts: npt.NDArray[np.integer], room: Floats, legs: LegWeights
+    distances: Distances,
+    joins: SubJoins,
+    hosts: npt.NDArray[np.integer],
+    room: Floats,
+    legs: LegWeights,
+    prices: Prices | None = None,
 ) -> tuple[float, Floats]:
     """A bound and its prices per host for any distances: every round looks at all pairs, some rows at a time."""
     demand = joins.demand
 
     def evaluate(price: Floats) -> tuple[float, Floats]:
         total, load = 0.0, np.zeros(len(hosts))
-        for rows, block in cost_blocks(joins, distances, hosts, legs):
+        for rows, block in cost_blocks(joins, distances, hosts, legs, prices):
             block += demand[rows, None] * price
             where = np.argmin(block, axis=1)
             total += float(np.take_along_axis(block, where[:, None], axis=1).sum())
