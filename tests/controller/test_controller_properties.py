@@ -269,7 +269,7 @@ def test_a_long_run_does_not_grow():
         running.handle(drawing.next())
     keeps_its_promises(running)
     state = running.state
-    for table, most in ((state.nodes, 450), (state.sources, 300), (state.joins, 200), (state.replicas, 600)):
+    for table, most in ((state.nodes, 450), (state.sources, 300), (state.joins, 200), (state.replicas, 1000)):
         assert table.end - len(table.free) <= table.end <= most, table.rows.dtype.names
     assert len(state.index.node) <= 2 * 450
     assert len(state.backlog.queue) <= 2 * len(state.backlog) + 64

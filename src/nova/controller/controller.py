@@ -15,7 +15,7 @@ from nova.controller.improve import improve
 from nova.controller.ledger import total_cost
 from nova.controller.materialize import plan_of, problem_of
 from nova.controller.place import place
-from nova.controller.replan import replan
+from nova.controller.replan import replan, standing
 from nova.controller.report import report
 from nova.controller.stability import Stability
 from nova.controller.state import State
@@ -46,7 +46,9 @@ class Controller:
     @classmethod
     def from_plan(cls, problem: Problem, plan: Plan, stability: Stability = Stability()) -> Controller:
         """A controller over a plan of a problem."""
-        return cls(State.of(problem, plan, stability))
+        state = State.of(problem, plan, stability)
+        state.standing = standing(state)
+        return cls(state)
 
     @property
     def options(self) -> Options:

@@ -1,4 +1,4 @@
-"""Replan: where a whole fresh plan is cheap, a step is compared with one, and follows it where that is worth its moves.
+"""Replan: where a whole plan is cheap, a step is compared with one, and follows it where that is worth its moves.
 
 The sub-joins that a fresh plan places otherwise fall into groups that share no hosts. Each group near the step's events
 is taken over as a whole if it gains more than its moves cost (`Stability`), or if it lets something run that waits.
@@ -14,7 +14,7 @@ import numpy as np
 
 from nova.controller.apply import Impact
 from nova.controller.ledger import RESERVE, drop_all, own_costs, put, times_at, total_cost
-from nova.controller.materialize import Materialized, problem_with
+from nova.controller.materialize import Materialized, problem_with, replicas_of
 from nova.controller.schema import HYSTERESIS, RUNNING, STAY, WAITING, WORTH, Values
 from nova.controller.state import WHOLE, State, cut_freely
 from nova.model.errors import Infeasible
@@ -22,14 +22,19 @@ from nova.model.plan import Plan
 from nova.model.problem import Floats
 from nova.model.replicas import SHARES
 from nova.optimizer import optimize
+from nova.placement.assign import Start
 
 NODES = 256
-"""Nodes up to which a fresh plan is cheap: a few ms."""
+"""Nodes up to which a whole plan is cheap: a few ms, since it starts from what runs."""
+TRIALS = 1000
+"""Cuts tried in exchanges of a few sub-joins: about ten ms."""
 PAIRS = 20_000
 """Sub-joins × nodes up to which it is."""
 CLOSE = 1.05
-"""What runs costs at most so many times what it would if every sub-join had all hosts to itself: then it is as good as
-a fresh plan, and none is made."""
+"""Standing up to which what runs is as good as a fresh plan, and none is made."""
+AS_GOOD, TIGHT = 1.01, 1.25
+"""A plan that starts from what runs will do where the standing grows by no more than the first factor, and is below the
+second: tighter networks hide gains that only a long search finds."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +58,60 @@ class _Placement:
         return {(host, box.tobytes()) for host, box in zip(self.hosts, self.boxes, strict=True)}
 
 
+def standing(state: State) -> float:
+    """What runs, as a multiple of what it would cost if every sub-join had all hosts to itself; ∞ where the problem is
+    too large for that to be of use."""
+    if not _is_small(state):
+        return np.inf
+    joins = np.flatnonzero(state.joins["first"][: state.joins.end] >= 0)
+    hosts = np.flatnonzero(state.nodes["room"][: state.nodes.end] > 0)
+    if not len(joins) or not len(hosts):
+        return 1.0
+    boxes = np.tile(WHOLE, (len(joins) * len(hosts), 1))
+    costs = own_costs(state.handle, np.repeat(joins, len(hosts)), np.tile(hosts, len(joins)), boxes)
+    service = state.limits[STAY] * 1000.0 / state.nodes["limit"][hosts]
+    least = (costs.reshape(len(joins), len(hosts)) + service).min(axis=1).sum()
+    return float(total_cost(state.handle, state.joins.end, state.nodes.end) / max(least, 1e-300))
+
+
 def replan(state: State, impact: Impact) -> None:
-    """Compare what runs with a fresh plan, and take over what is worth it."""
+    """Compare what runs with a whole plan, and take over what is worth it. The plan starts from what runs, which takes
+    milliseconds; where that ends worse off than before the step, or room is scarce, one is made afresh."""
     state.replan_gain_ms = None
     if not _worth_a_look(state, impact):
         return
-    written, plan = _fresh(state)
-    if plan is None:
+    _follow(state, impact, TRIALS)
+    now = standing(state)
+    if now > min(AS_GOOD * state.standing, TIGHT):
+        _follow(state, impact, None)
+        state.standing = standing(state)
+    else:
+        state.standing = min(now, state.standing)
+
+
+def _is_small(state: State) -> bool:
+    nodes = state.nodes.end - len(state.nodes.free)
+    joins = state.joins.end - len(state.joins.free)
+    return nodes <= NODES and joins * nodes <= PAIRS
+
+
+def _worth_a_look(state: State, impact: Impact) -> bool:
+    """Whether the problem is small, all streams flow, and the step changed anything."""
+    if not _is_small(state) or not state.stability.effort:
+        return False
+    sources = state.sources["rate"][: state.sources.end][state.sources["alive"][: state.sources.end]]
+    # a stream that is silent has no fresh plan: there is nothing to cut it by
+    if not sources.all() or not (impact.reasons or impact.opened or impact.repriced or impact.crowded or impact.retry):
+        return False
+    return bool(state.backlog.queue) or standing(state) > CLOSE
+
+
+def _follow(state: State, impact: Impact, trials: int | None) -> None:
+    """Take over what is worth it of a whole plan, made afresh (no `trials`) or from what runs."""
+    found = _whole_plan(state, trials)
+    if found is None:
         return
-    running, fresh = _running(state, written), _placements(state, written, plan)
+    running, fresh = found
     moved = [row for row in fresh if running[row].parts != fresh[row].parts]
     kept = 0.0
     near, changed = {*impact.reasons, *impact.placed}, {*impact.opened, *impact.crowded}
@@ -76,48 +126,23 @@ def replan(state: State, impact: Impact) -> None:
     state.replan_gain_ms = max(kept, 0.0)
 
 
-def _worth_a_look(state: State, impact: Impact) -> bool:
-    """Whether the problem is small, all streams flow, and the step changed anything."""
-    nodes = state.nodes.end - len(state.nodes.free)
-    joins = state.joins.end - len(state.joins.free)
-    if nodes > NODES or joins * nodes > PAIRS or not state.stability.effort:
-        return False
-    sources = state.sources["rate"][: state.sources.end][state.sources["alive"][: state.sources.end]]
-    # a stream that is silent has no fresh plan: there is nothing to cut it by
-    if not sources.all() or not (impact.reasons or impact.opened or impact.repriced or impact.crowded or impact.retry):
-        return False
-    return bool(state.backlog.queue) or not _is_close(state)
-
-
-def _is_close(state: State) -> bool:
-    """Whether what runs costs little more than it must."""
-    joins = np.flatnonzero(state.joins["first"][: state.joins.end] >= 0)
-    hosts = np.flatnonzero(state.nodes["room"][: state.nodes.end] > 0)
-    if not len(joins) or not len(hosts):
-        return True
-    boxes = np.tile(WHOLE, (len(joins) * len(hosts), 1))
-    costs = own_costs(state.handle, np.repeat(joins, len(hosts)), np.tile(hosts, len(joins)), boxes)
-    service = state.limits[STAY] * 1000.0 / state.nodes["limit"][hosts]
-    least = (costs.reshape(len(joins), len(hosts)) + service).min(axis=1).sum()
-    return bool(total_cost(state.handle, state.joins.end, state.nodes.end) <= CLOSE * least)
-
-
-def _fresh(state: State) -> tuple[Materialized, Plan | None]:
-    """A fresh plan for all that has a sink or, where that does not fit, for what runs; None where neither fits without
-    overload."""
+def _whole_plan(state: State, trials: int | None) -> tuple[dict[int, _Placement], dict[int, _Placement]] | None:
+    """What runs, and a whole plan beside it, by sub-join: for all that has a sink or, where that does not fit, for what
+    runs; None where neither fits without overload."""
     for waiting in (True, False):
         written = problem_with(state, waiting=waiting)
         if not len(written.join_rows):
-            break
+            return None
+        start = None if trials is None else Start(replicas_of(state, written), trials)
         try:
-            plan = optimize(written.problem, state.options)
+            plan = optimize(written.problem, state.options, start=start)
         except Infeasible:
             continue
         if not len(plan.overloaded):
-            return written, plan
+            return _running(state, written), _placements(state, written, plan)
         if not len(state.backlog):
-            break
-    return written, None
+            return None
+    return None
 
 
 def _placements(state: State, written: Materialized, plan: Plan) -> dict[int, _Placement]:

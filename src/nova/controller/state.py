@@ -102,6 +102,8 @@ class State:
         """Replicas that had to leave a node for another sub-join, by that node."""
         self.replan_gain_ms: float | None = None
         """Cost that a fresh plan would save after the last step, in ms; None where that was not looked at."""
+        self.standing = np.inf
+        """Cost of what runs, as a multiple of a bound, when a whole plan was last made afresh; see `replan`."""
         self.lifted = False
         """Whether nodes have heights, so that newcomers get one."""
         self.weights = np.array(LEG_WEIGHTS[options.objective])

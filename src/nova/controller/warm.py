@@ -8,24 +8,24 @@ import numpy as np
 
 from nova.controller.controller import Controller
 from nova.controller.events import CapacityChanged, LatencyMeasured, NodeAdded, NodeMoved, NodeRemoved, RateChanged
-from nova.model.options import Options
+from nova.model.options import Options, Partition
 from nova.model.problem import Latency, Problem
 from nova.optimizer import optimize
 from nova.synthetic import draw
 
-NODES = {"window": 400, "grid": 400, "auto": 4000}
-"""By partition; the last is enough to take the way of large problems."""
+NETWORKS: tuple[tuple[Partition, int], ...] = (("window", 400), ("grid", 400), ("auto", 4000), ("auto", 40))
+"""Partition and nodes: enough to take the way of large problems, and few enough for whole plans at each step."""
 ROUNDS = 12
 
 
 def warm(seed: int = 0) -> None:
     """Lead drawn networks through events that take every way. Compiled kernels stay on disk: the first time takes about
     a minute, all others a few seconds."""
-    for partition, nodes in NODES.items():
+    for partition, nodes in NETWORKS:
         problem = draw(nodes, seed=seed)
         if partition == "grid":
             problem = replace(problem, latency=_in_a_row(problem))
-        options = Options(partition=partition)  # type: ignore[arg-type]
+        options = Options(partition=partition)
         controller = Controller.from_plan(problem, optimize(problem, options))
         names, state = controller.state.names, controller.state
         first, second = names.nodes[:2]

@@ -244,6 +244,11 @@ def _divide(state: _State, rows: npt.NDArray[np.integer], order: Ints) -> Placed
     left_over = order[rest[order] > 1e-9 * demand[order]]
     if not len(left_over):
         return placed
+    if np.isfinite(state.largest):  # a host that has a part already may take no other: begin these anew
+        again = np.isin(placed.join, left_over)
+        np.add.at(index.free, placed.slot[again], placed.amount[again])
+        raise_free(index.free, index.most_free, index.offsets)
+        placed, rest = placed.take(~again), demand
     more = fill_exactly(index, state.demand, state.weights, left_over, rest[left_over], state.largest)
     return Placed.concat([placed, more])
 
@@ -256,7 +261,7 @@ def _with_fewer_parts(state: _State, placed: Placed, order: Ints, room: Floats, 
     if not crowd.any():
         return placed
     kept = ~crowd[placed.join]
-    settled = Placed(placed.join[kept], placed.slot[kept], placed.amount[kept])
+    settled = placed.take(kept)
     left = np.bincount(placed.slot[~kept], weights=placed.amount[~kept], minlength=len(index))
     fewer = _place_again(state, order[crowd[order]], index.free + left, most)
     if fewer.amount.sum() >= demand[crowd].sum() * (1 - 1e-9):

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from nova.jit import inline, kernel, parallel, prange, vector
 from nova.model.policy import CRUMB, PART
-from nova.model.problem import Floats, Ints
+from nova.model.problem import Bools, Floats, Ints
 from nova.placement.index import HostIndex, cheapest, raise_free, set_free
 from nova.placement.transport import transport
 
@@ -55,6 +55,10 @@ class Placed:
     @staticmethod
     def none() -> Placed:
         return Placed(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0))
+
+    def take(self, some: Bools) -> Placed:
+        """Some of the rows."""
+        return Placed(self.join[some], self.slot[some], self.amount[some])
 
     @staticmethod
     def concat(parts: list[Placed]) -> Placed:
