@@ -100,9 +100,10 @@ def _matrix_scenario(folder: Path) -> None:
 def _sql_scenario(folder: Path) -> None:
     """A query in SQL over declared columns and columns that the inputs' files show."""
     sql = (
-        "SELECT window_start, p.region, count(*) AS n FROM pressure AS p JOIN humidity AS h ON p.region = h.region"
+        "SELECT window_start, count(*) AS n, max(h.wet) AS wet FROM pressure AS p"
+        " JOIN humidity AS h ON p.region = h.region"
         " AND TUMBLE(p.time, INTERVAL '10' SECOND) = TUMBLE(h.time, INTERVAL '10' SECOND)"
-        " WHERE p.level > 3 GROUP BY window_start, p.region"
+        " WHERE p.level > 3 GROUP BY window_start"
     )
     head, _, _ = FILES["scenario.yaml"].partition("queries:")
     head = head.replace(

@@ -175,7 +175,7 @@ def command(
         run: Run = (RealtimeRun if realtime else Run)(spark, loaded, chosen, settings)
         _stop_on_signals(lambda: run.stop())
         from nova.cli.display import Display
-        from nova.spark.job.exporter import exporter
+        from nova.spark.job.exporter import Figures, exporter
 
         with exporter(metrics) as export, Display() as display:
             try:
@@ -187,12 +187,15 @@ def command(
                 run = Run(spark, loaded, chosen, settings)
                 run.start()
 
+            def figures() -> Figures:
+                return [each.meter for each in run.running], run.began, len(run.warnings())
+
             def observe(one: Run) -> None:
                 display(one)
-                export([each.meter for each in one.running], one.began, len(one.warnings()))
+                export(figures)
 
             run.wait(observe)
-            export([each.meter for each in run.running], run.began, len(run.warnings()), now=True)
+            export(figures, now=True)
         report = run.report()
     if as_json:
         emit_json(report)
@@ -291,10 +294,10 @@ def _run_site(
 
             def observe(one: Site) -> None:
                 told(one)
-                export(one.meters.values(), one.began, len(one.waiting()))
+                export(lambda: (one.meters.values(), one.began, len(one.waiting())))
 
             running.wait(observe)
-            export(running.meters.values(), running.began, 0, now=True)
+            export(lambda: (running.meters.values(), running.began, 0), now=True)
         report = running.report()
     if as_json:
         emit_json(report)

@@ -41,7 +41,7 @@ class SqlFault(Exception):
     unplanned = False
     """Whether the text is in order, but Nova cannot plan what it asks for."""
 
-    def __init__(self, message: str, line: int = 1, column: int = 1, token: str = "") -> None:
+    def __init__(self, message: str, line: int = 1, column: int = 1, token: str = "") -> None:  # nosec B107
         super().__init__(message)
         self.message, self.line, self.column, self.token = message, line, column, token
 
@@ -88,7 +88,7 @@ def parse(sql: str) -> exp.Select:
     return select
 
 
-def fault(sql: str, node: object, message: str, token: str = "") -> SqlFault:
+def fault(sql: str, node: object, message: str, token: str = "") -> SqlFault:  # nosec B107
     """A fault at the first token of a part of the query."""
     starts = [part.meta["start"] for part in node.walk() if "start" in part.meta] if isinstance(node, exp.Expr) else []
     if not starts and isinstance(node, exp.Expr) and node.parent is not None and not token:

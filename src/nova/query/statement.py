@@ -129,7 +129,8 @@ def short_sql(left: str, right: str, on: Sequence[str], window_ms: float) -> str
     columns = [exp.to_identifier(name, quoted=True).sql(dialect=NovaSql) for name in on]
     length = f"INTERVAL '{round(window_ms * 1000)}' MICROSECOND"
     conditions = [f"TUMBLE({a}.time, {length}) = TUMBLE({b}.time, {length})", *(f"{a}.{c} = {b}.{c}" for c in columns)]
-    return f"SELECT {a}.value AS left_value, {b}.value AS right_value FROM {a} JOIN {b} ON {' AND '.join(conditions)}"
+    joined = f"{a} JOIN {b} ON {' AND '.join(conditions)}"
+    return f"SELECT {a}.value AS left_value, {b}.value AS right_value FROM {joined}"
 
 
 def aggregates_in(node: exp.Expr) -> list[exp.Expr]:

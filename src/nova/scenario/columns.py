@@ -39,7 +39,7 @@ def schema_of(stream: Stream, sources: StreamSources, folder: Path) -> Schema:
         names = None if given is None else _read(given, folder)
         if names is None:
             return Schema({}, attributes, roles, known=False)
-        declared = dict.fromkeys(names)
+        declared = dict.fromkeys(name for name in names if isinstance(name, str))
     columns = {
         name: count for name, count in declared.items() if name not in roles and name not in ("source", "time", "value")
     }

@@ -85,7 +85,7 @@ def _from_matrix(table: Table, nodes: pa.StringArray, warnings: list[str], unit:
             ]
             message = f"header and first column name different nodes ({'; '.join(parts)})"
             table.faults.add(table.place, message, 1 if table.lines else None, first)
-        else:
+        elif len(ids) == len(names):  # else an id stands there twice, which is told already
             i = next(i for i, (a, b) in enumerate(zip(ids.to_pylist(), names, strict=False)) if a != b)
             message = f"header and first column name the nodes in different orders; here the header has {names[i]!r}"
             table.faults.add(table.place, message, table.row(i), first, ids[i].as_py())

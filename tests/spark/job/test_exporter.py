@@ -66,7 +66,7 @@ def test_a_port_answers_on_this_machine_alone() -> None:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with exporter(address) as export:
-        export([metered()], time.time(), 0, now=True)
+        export(lambda: ([metered()], time.time(), 0), now=True)
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
             assert 'nova_results_total{query="climate"} 2' in answer.read().decode()
@@ -82,12 +82,12 @@ def test_a_file_is_whole_and_renewed_now_and_then(tmp_path: Path) -> None:
     file = tmp_path / "run.prom"
     with exporter(str(file)) as export:
         assert file.exists()
-        export([metered()], time.time(), 0)
+        export(lambda: ([metered()], time.time(), 0))
         first = file.read_text()
         assert "nova_results_total" in first
-        export([metered("other")], time.time(), 0)
+        export(lambda: ([metered("other")], time.time(), 0))
         assert file.read_text() == first
-        export([metered("other")], time.time(), 0, now=True)
+        export(lambda: ([metered("other")], time.time(), 0), now=True)
     assert "other" in file.read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["run.prom"]
     with pytest.raises(NovaError, match="cannot write"), exporter(str(tmp_path / "no" / "run.prom")):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,6 +23,8 @@ TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Sample = tuple[str, Mapping[str, str], float]
 """Suffix of the metric's name, labels, value."""
+Figures = tuple[Iterable[Meter], float, int]
+"""Of a run: the meters of its queries, when it began (s since 1970), how many warnings there are just now."""
 
 
 def exposition(meters: Iterable[Meter], seconds: float, warnings: int) -> str:
@@ -81,11 +83,12 @@ class Exporter:
         self.text = "# nothing yet\n"
         self._at = 0.0
 
-    def __call__(self, meters: Iterable[Meter], began_s: float, warnings: int, *, now: bool = False) -> None:
-        """Tell the figures of a run that began at `began_s`; `now`: though little time has passed."""
+    def __call__(self, figures: Callable[[], Figures], *, now: bool = False) -> None:
+        """Tell the figures, where it is time for it; `now`: though little time has passed."""
         if not now and time.monotonic() - self._at < EVERY_S:
             return
         self._at = time.monotonic()
+        meters, began_s, warnings = figures()
         self.text = exposition(meters, time.time() - began_s, warnings)
         self.publish()
 
@@ -148,5 +151,5 @@ def exporter(address: str | None) -> Iterator[Exporter]:
 
 
 class _Silent(Exporter):
-    def __call__(self, meters: Iterable[Meter], began_s: float, warnings: int, *, now: bool = False) -> None:
+    def __call__(self, figures: Callable[[], Figures], *, now: bool = False) -> None:
         """Nobody asked."""

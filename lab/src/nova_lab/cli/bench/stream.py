@@ -63,7 +63,7 @@ def stream(
     if mode not in ("batch", "realtime"):
         raise InvalidInput([Fault("command line", "there are batch and realtime", field="--mode", value=mode)])
     realtime = mode == "realtime"
-    shm = Path("/dev/shm")
+    shm = Path("/dev/shm")  # nosec B108
     work = Workload(rate=rate, window_ms=window)
     with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None, prefix="nova-bench-") as scratch:
         began = time.perf_counter()
