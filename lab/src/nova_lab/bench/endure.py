@@ -46,8 +46,10 @@ WINDOW_US = 1_000_000
 DISORDER_MS = 200
 LIFE_S = 4.0
 """A life ends at most so long after it has begun to work."""
-PER_KILL_S = 3.0
-"""Seconds of the streams for each kill, so that there is work to the last."""
+PER_KILL_S, PER_FAULT_S = 10.0, 45.0
+"""Seconds of the streams for each kill and each fault, so that there is work to the last, also where the machine is
+slow; what is left is worked off faster in the end."""
+LAST_SPEED = "10"
 PATIENCE_S = 300.0
 """Longest wait for a process to begin to work, or to end."""
 REFUSED_S = 90.0
@@ -251,10 +253,10 @@ class Endured:
 class Endurance:
     """One run, or the sites of a plan, through everything that happens to them."""
 
-    def __init__(self, mode: str, folder: Path, kills: int, rate: float, seed: int) -> None:
+    def __init__(self, mode: str, folder: Path, seconds: float, rate: float, seed: int) -> None:
         self.mode, self.folder, self.seed = mode, folder, seed
         self.draw = random.Random(seed)
-        self.ground = Ground(folder / "ground", rate, 20 + PER_KILL_S * kills)
+        self.ground = Ground(folder / "ground", rate, seconds)
         self.ground.prepare()
         self.told = Endured(mode)
         self.clock = folder / "clock"
@@ -451,7 +453,7 @@ class Endurance:
         """Let all work to the end of the input, and compare."""
         for life in self.lives.values():
             life.kill()
-        self.lives = {name: life.again("--until-end") for name, life in self.lives.items()}
+        self.lives = {name: life.again("--until-end", "--speed", LAST_SPEED) for name, life in self.lives.items()}
         end = time.monotonic() + PATIENCE_S + 3 * self.ground.seconds
         for life in self.lives.values():
             if life.process.wait(max(1.0, end - time.monotonic())) != 0:
@@ -540,7 +542,7 @@ def endure(
 ) -> Endured:
     """Kill so often, hand in so many plans (not to sites) and let so many faults happen, evenly over the kills."""
     began = time.monotonic()
-    one = Endurance(mode, folder, kills + 2 * faults, rate, seed)
+    one = Endurance(mode, folder, 20 + PER_KILL_S * kills + PER_FAULT_S * faults, rate, seed)
     with small_disk(one.disk):
         try:
             one.start()
