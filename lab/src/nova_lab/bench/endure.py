@@ -34,6 +34,7 @@ from nova.model.errors import NovaError
 from nova.model.options import Options, Partition
 from nova.optimizer import optimize
 from nova.scenario import load
+from nova.spark.job.schedule import Schedule
 from nova.spark.replan.handover import hand_in
 from nova.spark.sources.generator import Pattern, Source, generate
 
@@ -459,8 +460,8 @@ class Endurance:
             if life.process.wait(max(1.0, end - time.monotonic())) != 0:
                 raise life.ended_badly()
         compare(self.results, self.ground.wanted(), self.told)
-        schedule = self.disk / "run" / "jobs" / "climate" / "schedule"
-        self.told.switches = max(0, len(list(schedule.glob("[0-9]*.json"))) - 1)
+        schedule = Schedule(self.disk / "run" / "jobs" / "climate" / "schedule")
+        self.told.switches = max(0, len(schedule.entries()) - 1)
 
 
 class NotHere(NovaError):
