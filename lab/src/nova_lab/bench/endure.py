@@ -270,6 +270,8 @@ class Endurance:
         self.disk = folder / "disk"
         self.disk.mkdir()
         self.lives: dict[str, Life] = {}
+        self.owed = 0
+        """Plans that are still to be handed in."""
 
     @property
     def results(self) -> Path:
@@ -323,17 +325,20 @@ class Endurance:
             time.sleep(0.02)
 
     def kill(self, switches: int) -> None:
-        """One life, or one of a site, with so many new plans within it."""
+        """One life, or one of a site, with so many new plans within it; one that dies while it starts leaves them to
+        the next."""
+        self.owed += switches
         life = self.lives[self.draw.choice(sorted(self.lives))]
         if self.draw.random() < 0.2:
             time.sleep(self.draw.uniform(0, 10))
             self.told.while_starting += 1
         else:
             self.works(life)
-            for _ in range(switches):
-                time.sleep(self.draw.uniform(0, LIFE_S / max(switches, 1)))
+            for _ in range(self.owed):
+                time.sleep(self.draw.uniform(0, LIFE_S / 2 / self.owed))
                 hand_in(self.draw.choice(self.ground.plans), self.disk / "run", self.ground.problem)
-            time.sleep(self.draw.uniform(0, LIFE_S / 2 if switches else LIFE_S))
+            time.sleep(self.draw.uniform(0, LIFE_S / 2 if self.owed else LIFE_S))
+            self.owed = 0
         if life.process.poll() is not None:
             raise life.ended_badly()
         life.kill()
