@@ -22,7 +22,7 @@ import nova
 from nova.model.errors import SHOWN, Fault, InvalidInput
 from nova.model.options import Options
 from nova.model.plausible import MOST_MS
-from nova.model.problem import Floats, Ints, Problem
+from nova.model.problem import Bools, Floats, Ints, Problem
 from nova.model.reading import columns_of, read_json, read_parquet, short
 from nova.model.replicas import SHARES, Replicas, with_keys
 from nova.model.space import CostSpace, Residual
@@ -174,7 +174,7 @@ def read(folder: str | Path, problem: Problem, joins: SubJoins | None) -> Plan:
     """Read a plan folder made for `problem`, whose sub-joins are `joins`. Unknown ids and rows are named.
 
     None: the sub-joins are those that the plan has replicas of, whatever the scenario's join matrix says; events may
-    have changed that.
+    have changed that, and nodes may be gone: those have no coordinates.
     """
     folder = Path(folder)
     plan_file, file = folder / "plan.json", str(folder / "replicas.parquet")
@@ -182,13 +182,16 @@ def read(folder: str | Path, problem: Problem, joins: SubJoins | None) -> Plan:
     table = read_replicas(folder)
     node = _rows(table["node"], problem.nodes.ids, file, "node")
     named = _named(table, problem, file)
+    after_events = joins is None
     if joins is None:
         joins, join = _distinct(table, problem, *named)
     else:
         join = _join_rows(table, problem, joins, named, file)
     shares = {name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in SHARES}
-    space = _read_space(folder / "coordinates.parquet", problem)
-    _check_space(space, np.concatenate([joins.left_node, joins.right_node, joins.sink, node]), problem, folder)
+    space = _read_space(folder / "coordinates.parquet", problem, after_events)
+    needed = np.full(len(problem.nodes), False) if after_events else problem.nodes.hosts.copy()
+    needed[np.concatenate([joins.left_node, joins.right_node, joins.sink, node])] = True
+    _check_space(space, needed, problem, folder)
     return Plan(
         joins=joins,
         replicas=Replicas(join, node, **shares),
@@ -279,8 +282,8 @@ def _fits(value: object, hint: Any) -> bool:
     return isinstance(value, hint)
 
 
-def _read_space(file: Path, problem: Problem) -> CostSpace:
-    """The cost space of a plan, in the order of the problem's nodes."""
+def _read_space(file: Path, problem: Problem, after_events: bool) -> CostSpace:
+    """The cost space of a plan, in the order of the problem's nodes; `after_events` some may be gone."""
     table = read_parquet(file, "a plan")
     axes = [name for name in table.column_names if re.fullmatch(r"x[0-9]+", name)]
     if not axes:
@@ -292,7 +295,7 @@ def _read_space(file: Path, problem: Problem) -> CostSpace:
         if at.null_count and problem.nodes.coordinates is not None:  # nodes came since; the scenario says where all are
             heights = problem.nodes.heights
             return CostSpace(problem.nodes.coordinates, np.zeros(len(at)) if heights is None else heights)
-        if at.null_count:
+        if at.null_count and not after_events:
             first = int(np.flatnonzero(at.is_null().to_numpy(zero_copy_only=False))[0])
             message = f"{at.null_count:,} nodes of the scenario have no coordinates in this plan: plan again"
             raise InvalidInput([Fault(str(file), message, None, "id", problem.nodes.ids[first].as_py())])
@@ -305,10 +308,8 @@ def _read_space(file: Path, problem: Problem) -> CostSpace:
     return CostSpace(coordinates, table["height"].to_numpy(), residual=residual)
 
 
-def _check_space(space: CostSpace, used: Ints, problem: Problem, folder: Path) -> None:
+def _check_space(space: CostSpace, needed: Bools, problem: Problem, folder: Path) -> None:
     """Every node that a join uses or may use has a place; others (no path of measurements leads there) need none."""
-    needed = problem.nodes.hosts.copy()
-    needed[used] = True
     places = np.column_stack([space.coordinates, space.heights])
     lost = np.flatnonzero(needed & ~(np.abs(places) <= MOST_MS).all(axis=1))
     if len(lost):

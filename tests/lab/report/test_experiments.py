@@ -108,10 +108,12 @@ def test_the_bound_is_set_beside_every_approach():
     from nova.model.options import Options
     from nova.synthetic import draw
 
-    problem = draw(60, 5, seed=1)
-    rows = [done.row for done in compare(problem, ["nova", "top-c"], Options(), bound=lambda *_: 1000.0)]
-    for row in rows:
-        assert row["gap"] == pytest.approx(row["cost_ms"] / 1000.0 - 1)
+    problem = draw(60, 0, seed=1, load=0.2)
+    rows = [done.row for done in compare(problem, ["nova", "top-c"], Options(), with_bound=True)]
+    floors = [row["cost_ms"] / (1 + row["gap"]) for row in rows if not row["overloaded"]]
+    assert len(floors) == 2
+    assert floors[0] == pytest.approx(floors[1])
+    assert all(row["gap"] >= 0 for row in rows)
 
 
 def test_published_figures_cover_the_topologies():

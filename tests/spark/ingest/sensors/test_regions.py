@@ -59,7 +59,7 @@ def test_polygons_with_holes_and_parts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("{", "not JSON"),
+        ("{", "not GeoJSON"),
         ('{"features": []}', "FeatureCollection"),
         ('{"features": [{"properties": {}, "geometry": null}]}', "needs a property"),
         (

@@ -13,7 +13,7 @@ LOADS = (0.7, 0.85, 0.95, 1.05)
 def scale(
     nodes: list[int] = typer.Option([10_000, 100_000, 1_000_000], "--nodes", help="Topology sizes, one option each."),
     level: int = typer.Option(5, min=0, max=5, help="Heterogeneity of capacities, 0 (uniform) to 5 (exponential)."),
-    partition: str = typer.Option("window", help="How joins are split: window, grid or auto."),
+    partition: str = typer.Option("auto", help="How joins are split: auto, grid or window."),
     objective: str = typer.Option("latency", help="What a placement costs: latency or paper."),
     waiting: float = typer.Option(1.0, min=0.0, help="Weight of time at hosts in plan and bound; 0: distance alone."),
     seed: int = typer.Option(1, help="Seed of the drawn topologies."),
@@ -36,7 +36,7 @@ def scale(
 
     if partition not in ("window", "grid", "auto") or objective not in LEG_WEIGHTS:
         raise InvalidInput(
-            f"--partition is window, grid or auto, --objective latency or paper; got {partition}, {objective}"
+            f"--partition is auto, grid or window, --objective latency or paper; got {partition}, {objective}"
         )
     options = Options(partition=partition, objective=objective, waiting=waiting)  # type: ignore[arg-type]
     with progress("measuring"):
