@@ -75,6 +75,17 @@ def run(text: str) -> None:
                 assert result.exit_code == 0, f"{line}\n{result.output}"
 
 
+def test_the_readme_shows_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan at the top, line by line."""
+    monkeypatch.chdir(ROOT)
+    command, shown = re.search(
+        r"^```\n\$ nova (plan .*?) -o plan\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M
+    ).groups()  # type: ignore[union-attr]
+    printed = invoke(*command.split(), "-o", tmp_path / "plan").stdout
+    lines = [line.rstrip() for line in printed.splitlines()]
+    assert shown.splitlines() == lines[: len(shown.splitlines())], "README: run the command, and draw docs/assets anew"
+
+
 def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for title in ("Your own scenario in five minutes", "Python", "When the world changes"):

@@ -259,7 +259,7 @@ def _figures(problem: Problem, plan: Plan) -> tuple[tuple[str, str], ...]:
     felt = predict(problem, plan, known).felt
     rows = [
         ("event to sink, mean", _felt(felt.mean_ms)),
-        ("event to sink, 90 % / 99 % within", f"{_felt(felt.p90_ms)} / {_felt(felt.p99_ms)}"),
+        ("… 90 % / 99 % within", f"{_felt(felt.p90_ms)} / {_felt(felt.p99_ms)}"),
         ("of the mean: network", _felt(felt.network_ms)),
         ("of the mean: service / waiting", f"{_felt(felt.service_ms)} / {_felt(felt.waiting_ms)}"),
         ("network of sources, mean", f"{metrics.latency_mean_ms:,.1f} ms"),
