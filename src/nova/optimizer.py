@@ -121,6 +121,11 @@ def _what_is_missing(problem: Problem, joins: SubJoins, assignment: Assignment, 
             told = " and ".join(map(str, query.requires))
             count, have = np.count_nonzero(room), room.sum()
             lines.append(f"  query {query.id} requires {told}: {count} hosts, which have {have:.6g} tuples/s")
+    for query in problem.queries:
+        if query.tuple_bytes:
+            told = f"{query.tuple_bytes:g} bytes for each tuple of its open windows"
+            memory = problem.nodes.memory[problem.nodes.hosts]
+            lines.append(f"  query {query.id} takes {told}: the hosts have {memory.sum() / 1e6:.6g} MB")
     ids = problem.sources.ids
     for row, missing in list(zip(assignment.unplaced, assignment.missing, strict=True))[:10]:
         lines.append(

@@ -41,6 +41,10 @@ class Rule:
     """What nodes must be or have to run it."""
     output: Output | None = None
     """How much comes out of it, where that is stated or estimated for all sub-joins alike."""
+    tuple_bytes: float = 0.0
+    """Memory of a tuple in an open window."""
+    apart: str | None = None
+    """Label of which no two replicas of a sub-join share a value."""
     _numbers: dict[Label, int] = field(default_factory=dict)
     _members: dict[tuple[int, int], list[int]] | None = None
 
@@ -49,7 +53,9 @@ class Rule:
         """The rule of a query of a problem with so many sources, `rows` of them on each side. Where the join matrix
         does not say what its codes stand for, they are called `0`, `1`, …."""
         sides = (query.left, query.right)
-        rest: dict[str, Any] = {name: getattr(query, name) for name in ("pipeline", "key", "requires", "output")}
+        rest: dict[str, Any] = {
+            name: getattr(query, name) for name in ("pipeline", "key", "requires", "output", "tuple_bytes", "apart")
+        }
         match query.matrix:
             case Dense():
                 return Rule(query.id, sides, query.window_ms, "dense", **rest)

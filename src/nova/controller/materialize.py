@@ -71,6 +71,8 @@ def problem_with(state: State, *, waiting: bool) -> Materialized:
                 rule.requires,
                 rule.key,
                 rule.output,
+                tuple_bytes=rule.tuple_bytes,
+                apart=rule.apart,
             )
         )
     problem = Problem(

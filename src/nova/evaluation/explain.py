@@ -33,10 +33,12 @@ from nova.evaluation.metrics import (
 from nova.evaluation.prediction import Felt, Prediction, predict
 from nova.evaluation.words import rate
 from nova.model.errors import InvalidInput
+from nova.model.load import memory_limits, memory_loads
 from nova.model.options import LEG_WEIGHTS
 from nova.model.plan import Plan
 from nova.model.prices import Prices
 from nova.model.problem import Floats, Ints, Problem
+from nova.placement.links import crossing, ends_of, made_by
 from nova.placement.median import fermat, virtual_positions
 from nova.scenario.faults import listed, suggestion
 
@@ -47,7 +49,7 @@ AFTER = 3
 NAMED = 3
 """Sub-joins named as those that fill a host; the rest is counted."""
 
-Verdict = Literal["chosen", "no host", "below C_min", "full", "too small", "further", "passed over"]
+Verdict = Literal["chosen", "no host", "not allowed", "below C_min", "full", "too small", "further", "passed over"]
 Cut = Literal["whole", "window", "grid", "boxes"]
 
 
@@ -201,7 +203,8 @@ class Explainer:
 
     def stages(self) -> list[Stage]:
         """What each stage decided, in the order of Algorithm 1."""
-        return [self._embedded(), self._resolved(), self._placed(), self._assigned(), self._felt()]
+        bounds = [self._bounds()] if self.problem.bound else []
+        return [self._embedded(), self._resolved(), self._placed(), self._assigned(), *bounds, self._felt()]
 
     def _embedded(self) -> Stage:
         space, problem, options = self.plan.space, self.problem, self.plan.options
@@ -263,6 +266,30 @@ class Explainer:
             )
             said += f" Besides: {told}."
         return Stage("Phase II: virtual positions", said, {"ideal_cost_ms": floor, "cost_ms": total})
+
+    def _bounds(self) -> Stage:
+        """What else than room limits where joins run, and how near the plan comes to it."""
+        problem, joins, replicas = self.problem, self.plan.joins, self.plan.replicas
+        said, figures = [], {}
+        for number, query in enumerate(problem.queries):
+            allowed = problem.allowed(number)
+            if allowed is not None:
+                hosts = int((allowed & problem.nodes.hosts).sum())
+                said.append(f"{query.id} requires {' and '.join(map(str, query.requires))}: {hosts:,} hosts.")
+            if query.apart is not None:
+                said.append(f"{query.id} keeps replicas of one sub-join apart by {query.apart}.")
+        if problem.links:
+            sent = crossing(joins, replicas, ends_of(problem), made_by(problem, joins)).totals(len(problem.links))
+            for link, carried in zip(problem.links, sent.tolist(), strict=True):
+                said.append(f"Link {link} carries {rate(carried)} of {rate(link.budget)} tuples/s.")
+                figures[f"link {link}"] = carried
+        held, memory = memory_loads(problem, joins, replicas), memory_limits(problem)
+        if held.any():
+            node = int(np.argmax(held / memory))
+            name, full = problem.nodes.ids[node].as_py(), held[node] / memory[node]
+            said.append(f"Open windows take {held.sum() / 1e6:,.1f} MB; the fullest host is {name}, {full:.0%}.")
+            figures["memory_mb"] = float(held.sum()) / 1e6
+        return Stage("Bounds", " ".join(said) or "None but room; metrics count besides.", figures)
 
     def _assigned(self) -> Stage:
         options, nodes = self.plan.options, self.problem.nodes
@@ -481,6 +508,9 @@ class Explainer:
         used_up = (left <= TOLERANCE * np.maximum(room, 1.0)) | (left < options.c_min)
         verdict[early & taken & used_up] = "full"
         verdict[early & (room < options.c_min)] = "below C_min"
+        allowed = self.problem.allowed(int(self.plan.joins.query[row]))
+        if allowed is not None:
+            verdict[~allowed[order]] = "not allowed"
         verdict[~self.problem.nodes.hosts[order]] = "no host"
         verdict[np.isin(order, chosen)] = "chosen"
         return verdict
@@ -497,6 +527,9 @@ class Explainer:
             case "chosen":
                 part = mine[self.flow.node[mine] == node][0]
                 return f"takes {rate(self.flow.load[part])} tuples/s, {self.flow.share[part]:.0%} of the results"
+            case "not allowed":
+                query = self.problem.queries[int(self.plan.joins.query[row])]
+                return f"the query requires {' and '.join(map(str, query.requires))}"
             case "no host":
                 return "no join may run here"
             case "below C_min":

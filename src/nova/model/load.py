@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
-from nova.model.problem import Floats, Ints
+from nova.model.problem import Floats, Ints, Problem
 from nova.model.replicas import Replicas
 from nova.model.subjoins import SubJoins
 
@@ -14,6 +16,28 @@ def node_loads(joins: SubJoins, replicas: Replicas, nodes: int) -> Floats:
     """Tuples/s that reach each of `nodes` nodes. Replicas of one sub-join on one node share their input."""
     _, node, left, right, _ = shared_inputs(joins, replicas)
     return np.bincount(node, weights=left + right, minlength=nodes).astype(np.float64)
+
+
+def window_bytes(problem: Problem, joins: SubJoins) -> Floats:
+    """Bytes that each tuple/s of a sub-join's input takes in open windows: their length × the size of a tuple."""
+    each = np.array([query.window_ms / 1000.0 * query.tuple_bytes for query in problem.queries])
+    return each[joins.query] if len(joins) else np.empty(0)
+
+
+def memory_limits(problem: Problem) -> Floats:
+    """Bytes for open windows on each node; infinite where no query charges any."""
+    charged = any(query.tuple_bytes for query in problem.queries)
+    return problem.nodes.memory if charged else np.full(len(problem.nodes), np.inf)
+
+
+def memory_loads(problem: Problem, joins: SubJoins, replicas: Replicas) -> Floats:
+    """Bytes of open windows on each node. Whoever gets some of the windows holds a whole one while it is open."""
+    size = window_bytes(problem, joins)
+    if not size.any():
+        return np.zeros(len(problem.nodes))
+    heavy = replace(joins, left_rate=joins.left_rate * size, right_rate=joins.right_rate * size)
+    open_ = replace(replicas, slice_from=np.zeros(len(replicas)), slice_to=np.ones(len(replicas)))
+    return node_loads(heavy, open_, len(problem.nodes))
 
 
 def shared_inputs(joins: SubJoins, replicas: Replicas) -> tuple[Ints, Ints, Floats, Floats, Floats]:

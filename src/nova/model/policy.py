@@ -64,7 +64,8 @@ over the median capacity)."""
 
 def usable(nodes: Nodes, options: Options) -> Floats:
     """Tuples/s of join input that each node may take in; 0 where it is passed over."""
-    return usable_room(nodes.capacity, nodes.bandwidth, nodes.other_load, nodes.hosts, options)
+    room = usable_room(nodes.capacity, nodes.bandwidth, nodes.other_load, nodes.hosts, options)
+    return room if nodes.allowance is None else np.minimum(room, nodes.allowance)
 
 
 def usable_room(capacity: Floats, bandwidth: Floats, busy: Floats, hosts: Bools, options: Options) -> Floats:

@@ -44,9 +44,19 @@ class Nodes:
     """Tuples/s of other work that each node does besides joins; None means none."""
     labels: Mapping[str, pa.Array] = field(default_factory=dict)
     """What else is known of the nodes (zone, arch, memory, …), one value per node: what queries may require."""
+    allowance: Floats | None = None
+    """Most join input in tuples/s that each node may take in for a reason besides its limit; None: no such reason."""
 
     def __len__(self) -> int:
         return len(self.capacity)
+
+    @property
+    def memory(self) -> Floats:
+        """Bytes for windows on each node, from its label `memory` in MB; infinite where it does not say."""
+        if "memory" not in self.labels:
+            return np.full(len(self), np.inf)
+        told = pc.cast(self.labels["memory"], pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return np.where(np.isnan(told), np.inf, told * 1e6)
 
     @property
     def limit(self) -> Floats:
@@ -147,6 +157,10 @@ class Query:
     """By what the join can be divided, where tuples must agree on columns."""
     output: Output | None = None
     """How much comes out of it, where that is stated or estimated for all sub-joins alike."""
+    tuple_bytes: float = 0.0
+    """Memory that a tuple takes while its window is open; 0: no memory is charged."""
+    apart: str | None = None
+    """Label (or `id`) of which no two replicas of one sub-join may share a value; None: they may run anywhere."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +224,7 @@ class Problem:
         """Whether anything but latency and the room of hosts says where joins run."""
         return (
             bool(self.links)
-            or any(query.requires for query in self.queries)
+            or any(query.requires or query.tuple_bytes or query.apart for query in self.queries)
             or any(metric.weight > 0 for metric in self.metrics)
         )
 

@@ -6,11 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from nova.model.errors import SHOWN, BrokenPlan
-from nova.model.load import node_loads
+from nova.model.load import memory_loads, node_loads
 from nova.model.plan import Plan
 from nova.model.policy import OVERLOAD
 from nova.model.problem import Bools, Problem
 from nova.model.replicas import Replicas
+from nova.placement.apart import not_apart
 from nova.placement.links import crossing, ends_of, made_by, over_budget
 
 
@@ -28,6 +29,15 @@ def check(problem: Problem, plan: Plan) -> None:
             faults.append(f"node {nodes.ids[int(node)]} hosts a replica although it must not")
     if plan.approach == "nova":
         faults += _forbidden(problem, plan)
+        if any(query.tuple_bytes for query in problem.queries):
+            held, memory = memory_loads(problem, joins, replicas), nodes.memory
+            for node in np.flatnonzero(held > memory * (1 + OVERLOAD))[:SHOWN].tolist():
+                mb = f"{held[node] / 1e6:.6g} MB of open windows of at most {memory[node] / 1e6:.6g} MB"
+                faults.append(f"node {nodes.ids[node]} holds {mb}")
+        for row in not_apart(problem, joins, replicas)[:SHOWN].tolist():
+            pair = problem.sources.ids[int(joins.left[row])], problem.sources.ids[int(joins.right[row])]
+            label = problem.queries[joins.query[row]].apart
+            faults.append(f"sub-join {pair[0]} ⋈ {pair[1]}: its replicas are not apart by {label}")
         if problem.links:
             sent = crossing(joins, replicas, ends_of(problem), made_by(problem, joins))
             faults += over_budget(problem, sent.totals(len(problem.links)))

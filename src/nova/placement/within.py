@@ -1,4 +1,5 @@
-"""Placing queries that may not run everywhere: hosts that meet their requirements, and links that are not overfull.
+"""Placing queries that may not run everywhere: on hosts that meet their requirements and have memory for their windows,
+with replicas apart from each other, over links that are not overfull.
 
 All sub-joins are placed, or some of them beside others that stay where they run: plans and the controller hold the same
 bounds in the same way.
@@ -12,13 +13,14 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from nova.model.load import node_loads
+from nova.model.load import memory_limits, memory_loads, node_loads, window_bytes
 from nova.model.options import Options
 from nova.model.policy import DENSE, OVERLOAD, usable
 from nova.model.problem import Bools, Floats, Problem
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
+from nova.placement.apart import not_apart, places
 from nova.placement.assign import Assignment, Start, assign
 from nova.placement.links import crossing, ends_of, hosts_off, made_by, over_budget, sent_from
 
@@ -57,13 +59,33 @@ def breaks_bounds(problem: Problem, joins: SubJoins, replicas: Replicas) -> Rows
         mask = problem.allowed(number)
         if mask is not None:
             found.append(np.unique(replicas.join[(query == number) & ~mask[replicas.node]]).astype(np.intp))
+    found.append(not_apart(problem, joins, replicas))
     gone = np.unique(np.concatenate(found))
+    left = replicas.take(np.flatnonzero(~np.isin(replicas.join, gone)))
+    gone = np.concatenate([gone, _too_heavy(problem, joins, left, memory_limits(problem))])
     if problem.links:
         left = replicas.take(np.flatnonzero(~np.isin(replicas.join, gone)))
         budgets = np.array([link.budget for link in problem.links])
         made = made_by(problem, joins)
         gone = np.concatenate([gone, _too_many(joins, left, ends_of(problem), made, budgets)])
     return gone
+
+
+def _too_heavy(problem: Problem, joins: SubJoins, replicas: Replicas, memory: Floats) -> Rows:
+    """Sub-joins without which no node holds more of open windows than its memory: the largest on the fullest first."""
+    gone: list[int] = []
+    if not any(query.tuple_bytes for query in problem.queries):
+        return np.empty(0, np.intp)
+    size = window_bytes(problem, joins) * joins.demand
+    while len(replicas):
+        excess = memory_loads(problem, joins, replicas) - memory * (1 + OVERLOAD)
+        node = int(np.argmax(excess))
+        if not excess[node] > 0:
+            break
+        here = np.unique(replicas.join[replicas.node == node])
+        gone.append(int(here[np.argmax(size[here])]))
+        replicas = replicas.take(np.flatnonzero(replicas.join != gone[-1]))
+    return np.array(gone, np.intp)
 
 
 def _too_many(joins: SubJoins, replicas: Replicas, ends: Bools, made: Floats, budgets: Floats) -> Rows:
@@ -102,15 +124,17 @@ class _Within:
         self.room = usable(problem.nodes, options)
         self.ends, self.made = ends_of(problem), made_by(problem, joins)
         self.budgets = np.array([link.budget for link in problem.links])
+        self.bytes, self.memory = window_bytes(problem, joins), memory_limits(problem)
         self.others, self.taken = np.zeros(len(problem.nodes)), np.zeros(len(self.budgets))
         if kept is not None and len(kept):
             self.others = node_loads(joins, kept, len(problem.nodes))
+            self.memory = self.memory - memory_loads(problem, joins, kept)
             if problem.links:
                 self.taken = crossing(joins, kept, self.ends, self.made).totals(len(self.budgets))
 
     def place(self, rows: Rows) -> Assignment:
         spared: list[frozenset[int]] = [frozenset()] * len(self.joins)
-        found = self._by_mask(rows, spared)
+        found = self._within_memory(self._apart(self._by_mask(rows, spared)))
         if not self.problem.links:
             return found
         for _ in range(ROUNDS):
@@ -133,8 +157,56 @@ class _Within:
                         excess -= rates[number, row] - least
             if not moved:
                 break
-            found = self._by_mask(rows, spared)
+            found = self._within_memory(self._apart(self._by_mask(rows, spared)))
         return self._within_budgets(found)
+
+    def _without(self, found: Assignment, gone: Rows, why: tuple[str, ...]) -> Assignment:
+        """What was found but for some sub-joins, and why these found no place."""
+        new = np.setdiff1d(gone, found.unplaced)
+        return Assignment(
+            found.replicas.take(np.flatnonzero(~np.isin(found.replicas.join, gone))),
+            np.concatenate([found.unplaced, new]).astype(np.int32),
+            np.concatenate([found.missing, self.joins.demand[new]]),
+            (*found.why, *why),
+        )
+
+    def _within_memory(self, found: Assignment) -> Assignment:
+        """Without the sub-joins whose windows are more than a node's memory: windows that are dealt out stay whole."""
+        gone = _too_heavy(self.problem, self.joins, found.replicas, self.memory)
+        if not len(gone):
+            return found
+        need = float((self.bytes * self.joins.demand)[gone].sum()) / 1e6
+        line = f"the memory of hosts cannot take open windows of {len(gone)} sub-joins: {need:.6g} MB too many"
+        return self._without(found, gone, (line,))
+
+    def _apart(self, found: Assignment) -> Assignment:
+        """Sub-joins whose replicas are not apart as their query asks are placed again, beside all others: on one host
+        of each value, the one with most room."""
+        broken = not_apart(self.problem, self.joins, found.replicas)
+        for row in np.setdiff1d(broken, found.unplaced).tolist():
+            query = self.problem.queries[self.joins.query[row]]
+            assert query.apart is not None
+            rest = found.replicas.take(np.flatnonzero(found.replicas.join != row))
+            loads = self.others + node_loads(self.joins, rest, len(self.problem.nodes))
+            free = np.where(self.may[self.joins.query[row]], np.maximum(self.room - loads, 0.0), 0.0)
+            value = places(self.problem, query.apart)
+            order = np.lexsort((-free, value))
+            order = order[(value[order] >= 0) & (free[order] > 0)]
+            one = np.zeros(len(free), np.bool_)
+            one[order[np.unique(value[order], return_index=True)[1]]] = True
+            inner = _Within(self.problem, self.joins, self.space, self.options, None, None)
+            inner.others, inner.memory = loads, self.memory - memory_loads(self.problem, self.joins, rest)
+            inner.may = [one] * len(self.problem.queries)
+            again = inner._by_mask(np.array([row]), [frozenset()] * len(self.joins))
+            ids, label = self.problem.sources.ids, f"{query.id} keeps replicas of a sub-join apart by {query.apart}"
+            pair = f"{ids[int(self.joins.left[row])]} ⋈ {ids[int(self.joins.right[row])]}"
+            if len(again.unplaced):
+                line = f"query {label}: {pair} does not fit on one host of each"
+                found = self._without(found, np.array([row]), (line,))
+                continue
+            both = Replicas.concat([rest, again.replicas])
+            found = replace(found, replicas=both.take(np.argsort(both.join, kind="stable")))
+        return found
 
     def _sent(self, found: Assignment) -> tuple[Floats, Floats]:
         """Tuples/s over each link: in all, with what is kept, and by sub-join that was placed."""
@@ -149,14 +221,7 @@ class _Within:
         if not told:
             return found
         gone = _too_many(self.joins, found.replicas, self.ends, self.made, np.maximum(self.budgets - self.taken, 0.0))
-        left = np.flatnonzero(~np.isin(found.replicas.join, gone))
-        new = np.setdiff1d(gone, found.unplaced)
-        return Assignment(
-            found.replicas.take(left),
-            np.concatenate([found.unplaced, new]).astype(np.int32),
-            np.concatenate([found.missing, self.joins.demand[new]]),
-            ("the links cannot take the load:", *(f"  {line}" for line in told)),
-        )
+        return self._without(found, gone, ("the links cannot take the load:", *(f"  {line}" for line in told)))
 
     def _hosts(self, row: int, spared: frozenset[int]) -> Bools:
         """Nodes that a sub-join may use."""
@@ -175,18 +240,23 @@ class _Within:
         """Sub-joins that may use the same hosts are placed together; those whose hosts have the least room go first,
         and what they take is other work to those that come after."""
         problem, joins, nodes = self.problem, self.joins, self.problem.nodes
-        classes: dict[bytes, tuple[Bools, list[int]]] = {}
+        classes: dict[tuple[bytes, float], tuple[Bools, list[int]]] = {}
         for row in rows.tolist():
             mine = self._hosts(row, spared[row])
-            classes.setdefault(mine.tobytes(), (mine, []))[1].append(row)
-        loads = self.others.copy()
+            classes.setdefault((mine.tobytes(), float(self.bytes[row])), (mine, []))[1].append(row)
+        loads, memory = self.others.copy(), self.memory.copy()
         parts: list[Assignment] = []
         for mask, some in self._blocks(sorted(classes.values(), key=lambda one: float(self.room[one[0]].sum()))):
             left = replace(nodes, hosts=nodes.hosts & mask, busy=nodes.other_load + loads)
-            these = joins.take(some)
+            these, options = joins.take(some), self.options
+            if size := float(self.bytes[some[0]]):
+                left = replace(left, allowance=np.maximum(memory, 0.0) / size)
+                if options.partition == "auto":  # who gets some windows holds them whole: that divides no memory
+                    options = replace(options, partition="key")
             running = None if self.start is None else self.start.of(some, len(joins))
-            placed = assign(replace(problem, nodes=left), these, self.space, self.options, running)
+            placed = assign(replace(problem, nodes=left), these, self.space, options, running)
             loads += node_loads(these, placed.replicas, len(nodes))
+            memory -= memory_loads(problem, these, placed.replicas)
             numbered = replace(placed.replicas, join=some[placed.replicas.join].astype(np.int32))
             parts.append(Assignment(numbered, some[placed.unplaced].astype(np.int32), placed.missing))
         if not parts:

@@ -43,6 +43,11 @@ def digest(problem: Problem) -> str:
             _feed(
                 state, "requires", str(requirement), nodes.labels[requirement.label].cast(pa.string()).fill_null("\0")
             )
+        if query.tuple_bytes:
+            _feed(state, "tuple_bytes", repr(query.tuple_bytes), nodes.memory)
+        if query.apart is not None:
+            values = nodes.ids if query.apart == "id" else nodes.labels[query.apart].cast(pa.string()).fill_null("\0")
+            _feed(state, "apart", query.apart, values)
         if query.output is not None:
             _feed(state, "output", repr(query.output.share.value), repr(query.output.most))
         if query.key is not None:

@@ -273,6 +273,11 @@ class Query(_Part):
     requires: Requirements = ()
     """What a node must be or have to run this query, by labels of the nodes table: `region in [eu, ch]`, `gpu >= 1`,
     `arch = arm64`, joined by `and`, or as a list."""
+    tuple_bytes: Annotated[float, Field(gt=0, allow_inf_nan=False), _quantity(NUMBER)] | None = None
+    """Memory that a tuple takes while its window is open: hosts are charged tuples/s × window × this against the column
+    `memory` (MB) of the nodes table."""
+    apart: Name | None = None
+    """Label of the nodes (or `id`): no two replicas of one sub-join run on nodes with the same value."""
     sink: Name
     """Node that gets the results."""
 

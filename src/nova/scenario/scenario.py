@@ -277,6 +277,7 @@ class _Builder:
             sink = self._sink(i, query.sink, ids)
             if nodes is not None:
                 self._requirements(i, query.requires, nodes)
+                self._hosts_apart(i, query, nodes)
             self.sinks.append(sink)
             self.unplanned.append("")
             bound = self._short(i, query, streams) if query.sql is None else self._sql(i, query, query.sql, streams)
@@ -301,9 +302,8 @@ class _Builder:
                 count = math.inf if query.key.cardinality is None else float(query.key.cardinality)
                 key = Key(query.key.column, count, tuple(sorted(query.key.heavy.values(), reverse=True)))
             around, needs = bound.pipeline, query.requires
-            queries.append(
-                Query(query.id, rows[0], rows[1], sink, matrix, bound.window_ms, around, needs, key, bound.output)
-            )
+            made = Query(query.id, rows[0], rows[1], sink, matrix, bound.window_ms, around, needs, key, bound.output)
+            queries.append(replace(made, tuple_bytes=query.tuple_bytes or 0.0, apart=query.apart))
         return queries
 
     def _row(self, i: int, derived: str, name: str, factor: float) -> int:
@@ -401,6 +401,20 @@ class _Builder:
         if requires and not (allowed(requires, nodes.labels, len(nodes)) & nodes.hosts).any():
             nearest = came_nearest(requires, nodes.labels, nodes.ids, nodes.hosts)
             self._wrong(i, "requires", f"no host meets this; nearest came {nearest}", " and ".join(map(str, requires)))
+
+    def _hosts_apart(self, i: int, query: model.Query, nodes: Nodes) -> None:
+        """The label that replicas are kept apart by exists, and memory is a number."""
+        if query.apart not in (None, "id", *nodes.labels):
+            near = f"{suggestion(query.apart or '', nodes.labels)}; they have {listed(nodes.labels)}"
+            self._wrong(i, "apart", f"the nodes have no such label{near}", query.apart)
+        if query.tuple_bytes is not None:
+            try:
+                known = np.isfinite(nodes.memory).any()
+            except pa.ArrowInvalid:
+                self._wrong(i, "tuple_bytes", "the column memory of the nodes table is no number of MB on every node")
+            else:
+                if not known:
+                    self._wrong(i, "tuple_bytes", "the nodes table has no column memory (MB) to charge windows against")
 
     def _sink(self, i: int, name: str, nodes: pa.StringArray | None) -> int:
         if nodes is None:

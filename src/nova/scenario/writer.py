@@ -149,6 +149,10 @@ def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attribut
             )
     if not around.sql:
         document["window"] = {"tumbling": f"{float(query.window_ms)!r}ms"}
+    if query.tuple_bytes:
+        document["tuple_bytes"] = query.tuple_bytes
+    if query.apart is not None:
+        document["apart"] = query.apart
     if query.requires:
         document["requires"] = [str(one) for one in query.requires]
     if query.key is not None and not query.key.columns[0].startswith("_key"):  # that of a text is read from it again
