@@ -6,11 +6,13 @@ import copy
 import html.parser
 import json
 import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -61,6 +63,67 @@ def test_names_of_files_are_one_harmless_word_and_differ(one: str, other: str) -
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-%")
     assert 0 < len(name) <= LONGEST
     assert (name == name_of(other)) == (one == other)
+
+
+@settings(max_examples=300)
+@given(any_id, any_id)
+def test_kafka_topics_are_names_that_kafka_takes_and_differ(one: str, other: str) -> None:
+    """Kafka refuses a topic whose name differs from another only by `.` and `_`."""
+    pytest.importorskip("pyspark")
+    from nova.spark.sites.kafka_exchange import topic_name
+
+    mine, theirs = (topic_name("nova", "to", name) for name in (one, other))
+    assert re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", mine)
+    assert mine not in (".", "..")
+    assert (mine.replace(".", "_") == theirs.replace(".", "_")) == (one == other)
+    assert len(topic_name(one, "to", other, "x" * 400)) <= 249
+
+
+def test_kafka_topics_of_plain_sites_are_plain() -> None:
+    pytest.importorskip("pyspark")
+    from nova.spark.sites.kafka_exchange import OURS, topic_name
+
+    assert topic_name("demo", "to", "edge-1") == "demo-to-edge-1"
+    assert topic_name("a", "b/c") != topic_name("a", "b_2Fc")
+    for path in ("../x", "a/../../x", "/etc/passwd", "a//b", "", "a/.", "a\x00", "a\n"):
+        assert OURS.fullmatch(path) is None, path
+
+
+@settings(max_examples=100)
+@given(any_id, any_id, any_id, any_id)
+def test_channels_of_sites_are_paths_below_the_inbox_and_differ(query: str, a: str, b: str, other: str) -> None:
+    pytest.importorskip("pyspark")
+    from nova.spark.sites.exchange import Channel
+    from nova.spark.sites.kafka_exchange import OURS
+
+    path, theirs = (Channel(query, "left", a, sender).path for sender in (b, other))
+    assert OURS.fullmatch(path)
+    assert (path == theirs) == (b == other)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_logs_and_results_of_a_run_stay_in_its_folder(name: str, tmp_path: Path) -> None:
+    """Real-time logs, results, dead letters, schemas and checkpoints of a query and a stream of any name."""
+    pytest.importorskip("pyspark")
+    from nova.spark.dead_letters import Letter
+    from nova.spark.job.folder import RunFolder
+    from nova.spark.realtime.log import Log
+    from nova.spark.realtime.results import ToFiles
+
+    run = RunFolder(tmp_path / "run")
+    log = Log(run.job(name) / "left", "lld")
+    log.append([pa.array([1], pa.int64()), pa.array([5], pa.int64()), pa.array([1.5])])
+    log.close()
+    assert Log(run.job(name) / "left", "lld").rows == 1
+    run.schema(name, lambda: "value double")
+    run.letters(name).put(3, [Letter("bad_time", name, None, 1, "x")])
+    ToFiles("parquet", name, run.results).take("00000001", pa.table({"query": [name]}))
+    assert os.listdir(tmp_path) == ["run"]
+    written = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert len(written) == 4
+    for path in written:
+        assert path.resolve().is_relative_to((tmp_path / "run").resolve())
+        assert not re.search(r"[*?\[\]<>|\"'$`;&\n]", str(path.relative_to(tmp_path)))
 
 
 def test_a_plain_id_is_its_own_name() -> None:

@@ -7,6 +7,8 @@ part once.
 
 from __future__ import annotations
 
+import hashlib
+import re
 import threading
 import time
 import uuid
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 64 * 2**20
 """The largest part that is sent as one record."""
+LONGEST_TOPIC = 249
+"""Characters that Kafka takes in the name of a topic."""
+OURS = re.compile(r"[A-Za-z0-9_%-]+(?:/[A-Za-z0-9_%-]+)*")
+"""Paths of channels, and of parts below them."""
 PROBE = "probe"
 TIDY_S = 30.0
 """Time between two deletions of what has been received."""
@@ -38,7 +44,8 @@ class KafkaExchange:
     """For one site. `settings` are librdkafka's."""
 
     settings: dict[str, str]
-    prefix: str
+    prefix: tuple[str, ...]
+    """Words that the names of its topics begin with."""
     folder: Path
     inboxes: dict[str, Inbox] = field(default_factory=dict)
     notices: dict[str, str] = field(default_factory=dict)
@@ -59,7 +66,7 @@ class KafkaExchange:
         parts = urlsplit(address)
         at = Address.parse(urlunsplit(parts._replace(query="")), "--exchange")
         options = resolved_all(dict(parse_qsl(parts.query)), "--exchange")
-        prefix = "-".join(_topic_name(part) for part in at.topic.split("/"))
+        prefix = tuple(at.topic.split("/"))
         return KafkaExchange({**options, "bootstrap.servers": at.servers}, prefix, folder)
 
     def __post_init__(self) -> None:
@@ -75,7 +82,7 @@ class KafkaExchange:
         self.consumer = Consumer(
             {
                 **quiet,
-                "group.id": f"nova-{self.prefix}-{self.folder}",
+                "group.id": f"nova-{topic_name(*self.prefix)}-{self.folder}",
                 "enable.auto.commit": "false",
                 "auto.offset.reset": "earliest",
                 "fetch.message.max.bytes": str(MOST_BYTES),
@@ -109,11 +116,11 @@ class KafkaExchange:
         return bool(told) and told[0].leader >= 0
 
     def _inbox_topic(self, site: str) -> str:
-        return f"{self.prefix}-to-{_topic_name(site)}"
+        return topic_name(*self.prefix, "to", site)
 
     @property
     def _board_topic(self) -> str:
-        return f"{self.prefix}-board"
+        return topic_name(*self.prefix, "board")
 
     def _produce(self, topic: str, records: Iterable[tuple[str, bytes]]) -> None:
         self._ensure(topic, **({"cleanup.policy": "compact"} if topic == self._board_topic else {"retention.ms": "-1"}))
@@ -222,6 +229,9 @@ class KafkaExchange:
                 self.notices[key] = text
             return
         word, _, rest = key.partition("/")
+        if not OURS.fullmatch(rest):  # no site sends such a thing: it must not become a path
+            self.consumer.commit(message=message, asynchronous=False)
+            return
         if word == "finished":
             self._inbox(rest).finish(int(value))
         else:
@@ -253,6 +263,11 @@ class KafkaExchange:
         self.producer.flush(5)
 
 
-def _topic_name(name: str) -> str:
-    """An id in Kafka's alphabet for topics."""
-    return name_of(name).replace("%", ".")
+def topic_name(*names: str) -> str:
+    """Ids as one name in Kafka's alphabet for topics. Different ids have names that differ even where Kafka takes `.`
+    and `_` for the same, and none is longer than it takes."""
+    name = "-".join(name_of(one).replace("_", "%5F").replace("%", ".") for one in names)
+    if len(name) <= LONGEST_TOPIC:
+        return name
+    digest = hashlib.blake2b("/".join(names).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{name[: LONGEST_TOPIC - 35]}...{digest}"  # no other name has three dots side by side
