@@ -53,7 +53,7 @@ slow; what is left is worked off faster in the end."""
 LAST_SPEED = "10"
 PATIENCE_S = 300.0
 """Longest wait for a process to begin to work, or to end."""
-REFUSED_S = 90.0
+REFUSED_S = 300.0
 """Time for a process to find out that it cannot start."""
 NO_DISK = "this machine lets nobody mount a small disk"
 FAULT_S = 8.0
