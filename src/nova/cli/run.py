@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ import typer
 
 from nova.cli.options import milliseconds
 from nova.cli.output import JSON, emit_json, percent, progress, table, warn
-from nova.model.errors import Fault, InvalidInput
+from nova.model.errors import Fault, InvalidInput, NovaError
 
 if TYPE_CHECKING:
     from nova.model.plan import Plan
@@ -150,6 +151,7 @@ def command(
     )
     if fresh:
         _forget(out)
+    _check_folder(out)
     if site is not None:
         asked = (("--watch", watch), ("--emulate", emulate), ("--mode", mode == "realtime"))
         unfit = [name for name, value in asked if value]
@@ -377,6 +379,13 @@ def _hand_in(scenario: Path, folder: Path, out: Path, as_json: bool) -> None:
         emit_json({"folder": str(out), "plans": names})
     else:
         typer.echo(f"handed in as plan {', '.join(names)}: the run takes it up with its next batch")
+
+
+def _check_folder(out: Path) -> None:
+    """Say that a run's folder cannot be written to before Spark starts."""
+    out.mkdir(parents=True, exist_ok=True)
+    if not os.access(out, os.W_OK):
+        raise NovaError(f"{out}: the folder of the run cannot be written to")
 
 
 def _forget(out: Path) -> None:

@@ -111,3 +111,13 @@ def test_sql_goes_in_batches_and_is_told(tmp_path: Path) -> None:
     refused = invoke("run", path, "-o", tmp_path / "run", "--mode", "realtime")
     assert refused.exit_code == 2
     assert "run it with --mode batch" in " ".join(refused.output.split())
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario(tmp_path / "s", generated())
+    monkeypatch.setattr("os.access", lambda path, *_, **__: Path(path).name != "run")
+    refused = invoke("run", tmp_path / "s" / "scenario.yaml", "-o", tmp_path / "run")
+    assert refused.exit_code == 1
+    assert refused.stderr.endswith("run: the folder of the run cannot be written to\n")
