@@ -20,7 +20,7 @@ from nova.model.subjoins import SubJoins
 from nova.placement.assign import Assignment, Start
 from nova.placement.check import check
 from nova.placement.resolve import resolve
-from nova.placement.within import assign_within
+from nova.placement.stages import assign_stages
 
 Observer = Callable[[str, Any], None]
 """Called after each stage with its name and result: for progress displays and timing."""
@@ -63,9 +63,10 @@ def _resolve(planning: Planning) -> SubJoins:
 
 
 def _assign(planning: Planning) -> Assignment:
-    planning.assignment = found = assign_within(
+    planning.joins, planning.assignment = assign_stages(
         planning.problem, planning.joins, planning.space, planning.options, planning.start
     )
+    found = planning.assignment
     if found.why:
         raise Infeasible("\n".join(found.why))
     if len(found.unplaced) and not planning.options.allow_overload:

@@ -5,10 +5,12 @@ None of them but `optimum` respects capacities; what they overload is named in t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import Protocol, cast
 
 from nova.baselines.placement import Placement
+from nova.model.chain import linked
 from nova.model.errors import InvalidInput
 from nova.model.options import Options
 from nova.model.problem import Problem
@@ -43,7 +45,9 @@ def baseline(name: str) -> Place:
 
 def place(name: str, problem: Problem, joins: SubJoins, space: CostSpace, options: Options = Options()) -> Placement:
     """Place the sub-joins by the named baseline."""
-    return baseline(name)(problem, joins, space, options)
+    placed = baseline(name)(problem, joins, space, options)
+    plan = placed.plan
+    return replace(placed, plan=replace(plan, joins=linked(problem, plan.joins, plan.replicas)))
 
 
 __all__ = ["BASELINES", "Place", "Placement", "baseline", "place"]

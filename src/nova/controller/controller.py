@@ -20,6 +20,7 @@ from nova.controller.report import report
 from nova.controller.stability import Stability
 from nova.controller.state import State
 from nova.controller.validate import validate
+from nova.model.errors import InvalidInput
 from nova.model.options import Options
 from nova.model.plan import Plan
 from nova.model.problem import Problem
@@ -45,7 +46,9 @@ class Controller:
 
     @classmethod
     def from_plan(cls, problem: Problem, plan: Plan, stability: Stability = Stability()) -> Controller:
-        """A controller over a plan of a problem."""
+        """A controller over a plan of a problem. Raises `InvalidInput` where one join reads what another makes."""
+        if chained := [query.id for query in problem.queries if query.makes is not None]:
+            raise InvalidInput(f"events do not move joins whose results another one reads ({chained[0]}): plan again")
         state = State.of(problem, plan, stability)
         state.standing = standing(state)
         return cls(state)

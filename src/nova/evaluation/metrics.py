@@ -229,18 +229,18 @@ def source_latency(problem: Problem, plan: Plan, distances: Distances, flow: Flo
     """Latency of every source under a plan."""
     flow = flows(plan) if flow is None else flow
     joins, n = plan.joins, len(problem.sources)
-    node = problem.sources.node
     source = np.concatenate([joins.left[flow.join], joins.right[flow.join]])
     tuples = np.concatenate([flow.left, flow.right])
     rows = np.concatenate([flow.replicas, flow.replicas]).astype(np.float64)
     host = np.concatenate([flow.node, flow.node])
     onward = distances.between(flow.node, joins.sink[flow.join])
-    way = distances.between(node[source], host) + np.concatenate([onward, onward])
+    born = np.concatenate([joins.left_node[flow.join], joins.right_node[flow.join]])
+    way = distances.between(born, host) + np.concatenate([onward, onward])
     slowest = np.full(n, -np.inf)
     np.maximum.at(slowest, source, way)
     every = np.concatenate([joins.left, joins.right])
     sinks = np.concatenate([joins.sink, joins.sink])
-    direct = distances.between(node[every], sinks)
+    direct = distances.between(np.concatenate([joins.left_node, joins.right_node]), sinks)
     return SourceLatency(
         weighted=_mean_by(source, way, tuples, n),
         slowest=np.where(np.isinf(slowest), np.nan, slowest),

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import nova
+from nova.model.chain import linked
 from nova.model.errors import SHOWN, Fault, InvalidInput
 from nova.model.options import Options
 from nova.model.plausible import MOST_MS
@@ -188,13 +189,15 @@ def read(folder: str | Path, problem: Problem, joins: SubJoins | None) -> Plan:
     else:
         join = _join_rows(table, problem, joins, named, file)
     shares = {name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in SHARES}
+    replicas = Replicas(join, node, **shares)
+    joins = linked(problem, joins, replicas)
     space = _read_space(folder / "coordinates.parquet", problem, after_events)
     needed = np.full(len(problem.nodes), False) if after_events else problem.nodes.hosts.copy()
     needed[np.concatenate([joins.left_node, joins.right_node, joins.sink, node])] = True
     _check_space(space, needed, problem, folder)
     return Plan(
         joins=joins,
-        replicas=Replicas(join, node, **shares),
+        replicas=replicas,
         space=space,
         options=_options(document["options"], plan_file),
         approach=document["approach"],

@@ -161,6 +161,9 @@ class Query:
     """Memory that a tuple takes while its window is open; 0: no memory is charged."""
     apart: str | None = None
     """Label (or `id`) of which no two replicas of one sub-join may share a value; None: they may run anywhere."""
+    makes: int | None = None
+    """Row of the stream that its results are, where another join of the same text reads them: it has one source per
+    sub-join, in the order of `resolve`. None: results go to the sink."""
 
 
 @dataclass(frozen=True)
@@ -231,6 +234,15 @@ class Problem:
     def born(self, stream: int) -> int:
         """The stream whose tuples enter the system, for a stream that a query makes of it; itself otherwise."""
         return self.derived[stream].base if stream in self.derived else stream
+
+    def levels(self) -> Ints:
+        """How many joins lie before each query, at most: 0 for those that read streams as they are born."""
+        made = {query.makes: number for number, query in enumerate(self.queries) if query.makes is not None}
+        levels = np.zeros(len(self.queries), dtype=np.int32)
+        for number, query in enumerate(self.queries):  # those who make a stream stand before those who read it
+            before = [made[row] for row in map(self.born, (query.left, query.right)) if row in made]
+            levels[number] = max((levels[one] + 1 for one in before), default=0)
+        return levels
 
     def sources_of(self, stream: int) -> Ints:
         """Rows of the source table that belong to a stream."""

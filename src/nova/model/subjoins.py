@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from nova.model.problem import Floats, Ints, Problem
+
+
+def _absent() -> Ints:
+    return np.empty(0, np.int32)
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,12 @@ class SubJoins:
     right_rate: Floats
     output_rate: Floats
     """Result tuples/s; NaN where nobody said."""
+    makes: Ints = field(default_factory=_absent)
+    """Row of the source that its results are to a later join; −1, or left out: results go to the sink."""
+
+    def __post_init__(self) -> None:
+        if not len(self.makes) and len(self.query):
+            object.__setattr__(self, "makes", np.full(len(self.query), -1, np.int32))
 
     def __len__(self) -> int:
         return len(self.query)
@@ -35,7 +45,9 @@ class SubJoins:
         return self.left_rate + self.right_rate
 
     @staticmethod
-    def between(problem: Problem, query: Ints, left: Ints, right: Ints, output_rate: Floats) -> SubJoins:
+    def between(
+        problem: Problem, query: Ints, left: Ints, right: Ints, output_rate: Floats, makes: Ints | None = None
+    ) -> SubJoins:
         """Sub-joins of these rows of queries and sources."""
         sources = problem.sources
         return SubJoins(
@@ -48,6 +60,7 @@ class SubJoins:
             left_rate=sources.rate[left],
             right_rate=sources.rate[right],
             output_rate=output_rate,
+            makes=_absent() if makes is None else makes,
         )
 
     def take(self, rows: np.typing.NDArray[np.integer]) -> SubJoins:

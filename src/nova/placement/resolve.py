@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nova.model.problem import Dense, Equal, Ints, Pairs, Problem, Query
+from nova.model.problem import Dense, Equal, Ints, JoinMatrix, Pairs, Problem, Query
 from nova.model.subjoins import SubJoins
 
 
@@ -16,12 +16,21 @@ def resolve(problem: Problem) -> SubJoins:
     output = np.concatenate([p.output_rate for p in pairs]) if pairs else np.empty(0)
     counts = [len(p.left) for p in pairs]
     query = np.repeat(np.arange(len(pairs), dtype=np.int32), counts)
-    return SubJoins.between(problem, query, left, right, output)
+    makes = None
+    if any(one.makes is not None for one in problem.queries):
+        made = zip(problem.queries, counts, strict=True)
+        parts = [np.full(n, -1, np.int32) if q.makes is None else problem.sources_of(q.makes) for q, n in made]
+        makes = np.concatenate(parts)
+    return SubJoins.between(problem, query, left, right, output, makes)
 
 
 def _pairs(problem: Problem, query: Query) -> Pairs:
-    lefts, rights = problem.sources_of(query.left), problem.sources_of(query.right)
-    match query.matrix:
+    return pairs_of(query.matrix, problem.sources_of(query.left), problem.sources_of(query.right))
+
+
+def pairs_of(matrix: JoinMatrix, lefts: Ints, rights: Ints) -> Pairs:
+    """The entries of a join matrix between these rows of the source table."""
+    match matrix:
         case Pairs() as pairs:
             return pairs
         case Dense():

@@ -1,32 +1,44 @@
-"""Queries in SQL: text → statement → operator graph with rates → what runs around a two-way join.
+"""Queries in SQL: text → statement → operator graph with rates → two-way joins, and what runs around each.
 
 dialect     the part of Spark's SQL that queries are written in; faults with line, column and token
 statement   names resolved, conditions sorted into filters, keys, windows and the rest
 rates       selectivities, stated or estimated
 graph       operators with the rate on every edge
 keys        by what a join divides, and how much comes out of it
+order       which streams of several are joined first, by rates and distances
+stages      a join of several streams as two-way joins that read each other's results
 lower       expressions for the source's node, the host and the sink
 """
 
 from nova.query.dialect import SqlFault
 from nova.query.graph import build_graph
 from nova.query.keys import key_of, output_of
-from nova.query.lower import attribute_keys, copies, lower, window_us
+from nova.query.lower import MADE_OF, attribute_keys, copies, lower, refuse_unplanned, window_us
+from nova.query.order import Ground, Tree, best_order, flows
 from nova.query.rates import passing
+from nova.query.stages import Stage, stages_of
 from nova.query.statement import Schema, Statement, analyse, short_sql
 
 __all__ = [
+    "MADE_OF",
+    "Ground",
     "Schema",
     "SqlFault",
+    "Stage",
     "Statement",
+    "Tree",
     "analyse",
     "attribute_keys",
+    "best_order",
     "build_graph",
     "copies",
+    "flows",
     "key_of",
     "lower",
     "output_of",
     "passing",
+    "refuse_unplanned",
     "short_sql",
+    "stages_of",
     "window_us",
 ]

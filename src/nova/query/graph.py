@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 from nova.model.operators import Estimate, Operator, OperatorGraph
 from nova.query import rates
-from nova.query.statement import Statement
+from nova.query.order import Tree, aliases_of, link
+from nova.query.statement import Join, Statement
 
 
 def build_graph(
-    query: str, statement: Statement, given: Mapping[str, float], stated: Mapping[str, float]
+    query: str, statement: Statement, given: Mapping[str, float], stated: Mapping[str, float], tree: Tree | None = None
 ) -> OperatorGraph:
-    """The operators of a statement, joins in the order they are written.
+    """The operators of a statement, joins in the order of the tree, or as they are written.
 
     `given` holds the tuples/s of each stream, `stated` what the user says about selectivities: by alias, `join`,
     `group`.
@@ -34,21 +35,35 @@ def build_graph(
             through = Estimate(made[head].rate.value * share.value, share.origin, share.why)
             head = add(Operator("filter", text, (head,), through, "source"))
         heads[alias] = head
-    first = next(iter(statement.streams))
-    head = heads[first]
-    for join in statement.joins:
-        left, right = made[head].rate.value, made[heads[join.alias]].rate.value
+
+    def joined(join: Join, left: int, right: int) -> int:
+        rate = made[left].rate.value, made[right].rate.value
         share = rates.matching(statement, join, stated)
-        results = left * right * rates.window_s(join.window) * share.value
+        results = rate[0] * rate[1] * rates.window_s(join.window) * share.value
         if join.kind in ("left", "full"):
-            results = max(results, left)
+            results = max(results, rate[0])
         if join.kind in ("right", "full"):
-            results = max(results, right)
+            results = max(results, rate[1])
         conditions = [f"{key.left.sql()} = {key.right.sql()}" for key in join.keys]
         conditions += [part.sql() for part in join.residual]
         text = f"{join.kind} join on {' AND '.join(conditions) or 'true'} in {join.window}"
-        why = f"{left:.4g} × {right:.4g} × {rates.window_s(join.window):g} s × {share.value:.3g} ({share.why})"
-        head = add(Operator("join", text, (head, heads[join.alias]), Estimate(results, share.origin, why)))
+        why = f"{rate[0]:.4g} × {rate[1]:.4g} × {rates.window_s(join.window):g} s × {share.value:.3g} ({share.why})"
+        return add(Operator("join", text, (left, right), Estimate(results, share.origin, why)))
+
+    def grown(part: Tree) -> int:
+        if isinstance(part, str):
+            return heads[part]
+        left, right = grown(part[0]), grown(part[1])
+        found = link(statement, aliases_of(part[0]), aliases_of(part[1]))
+        assert found is not None
+        return joined(found.join, left, right)
+
+    if tree is not None and len(statement.joins) > 1:
+        head = grown(tree)
+    else:
+        head = next(iter(heads.values()))
+        for join in statement.joins:
+            head = joined(join, head, heads[join.alias])
     if statement.where:
         text = " AND ".join(part.sql() for part in statement.where)
         share_after = 0.5 ** len(statement.where)

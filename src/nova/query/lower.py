@@ -1,4 +1,4 @@
-"""Lower: a two-way inner join with everything around it, as the texts that Spark evaluates before and after the join.
+"""Lower: two-way inner joins with everything around them, as the texts that Spark evaluates before and after a join.
 
 Sliding windows and interval joins become tumbling ones: a tuple is copied into every window in which it can find
 partners, and conditions on times are checked on the pair. So whoever routes, places and joins knows one kind of window.
@@ -6,33 +6,35 @@ partners, and conditions on times are checked on the pair. So whoever routes, pl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
 from nova.model.operators import Grouping, Pipeline, Side
 from nova.query.dialect import NovaSql, SqlFault, fault
+from nova.query.stages import Stage, apart_us
 from nova.query.statement import ROLES, Group, Interval, Statement, Tumbling, aggregates_in
 
 SHORTEST_US = 1_000_000
 """Windows that an interval join is cut into are at least this long: shorter ones only make copies dearer."""
 STARTS, ENDS = "window_start", "window_end"
+MADE_OF = " ⋈ "
+"""Between the names of the two sources whose join is a source to another join."""
 _ORIGINAL = "_time"
 """Event time of a tuple that was copied into other windows."""
 
 
 def refuse_unplanned(statement: Statement) -> None:
-    """Raise where a statement is more than two streams, or not an inner join: its graph can be shown, not placed."""
+    """Raise where a statement reads one stream, or has another join than an inner one: its graph can be shown, not
+    placed."""
     joins = statement.joins
     error: SqlFault | None = None
+    outer = [join.kind for join in joins if join.kind != "inner"]
     if not joins:
         error = SqlFault("one stream alone has no join to place: two streams expected")
-    elif len(joins) > 1:
-        name = joins[1].alias
-        message = "joins of two streams are planned; this third one can only be explained (--explain-query)"
-        error = fault(statement.sql, exp.column(name), message, name)
-    elif joins[0].kind != "inner":
-        kind = joins[0].kind.upper()
+    elif outer:
+        kind = outer[0].upper()
         message = f"inner joins are planned; a {kind} join can only be explained (--explain-query)"
         error = fault(statement.sql, exp.Null(), message, kind)
     if error is not None:
@@ -50,14 +52,45 @@ def copies(statement: Statement) -> dict[str, float]:
     """Into how many windows a tuple of each alias is copied, on average; in an interval join only the right side is."""
     window, right = statement.joins[0].window, statement.joins[0].alias
     if isinstance(window, Tumbling):
-        return dict.fromkeys(statement.streams, window.size_us / window.slide_us)
+        every = window.size_us / window.slide_us
+        return {alias: 1.0 if statement.schemas[alias].made else every for alias in statement.streams}
     more = (window.high_us - window.low_us) / window_us(statement)
     return {alias: 1 + more if alias == right else 1.0 for alias in statement.streams}
 
 
-def lower(statement: Statement) -> Pipeline:
-    """What happens around the join."""
-    refuse_unplanned(statement)
+def lower(stages: Sequence[Stage]) -> list[Pipeline]:
+    """What happens around each join of a query. Rows of a join that another one reads become tuples again."""
+    found: list[Pipeline] = []
+    for stage in stages:
+        made = [int(name[1:]) - 1 for name, schema in stage.statement.schemas.items() if schema.made]
+        behind = max((found[one].lateness_ms * 1000 + _disorder_us(stages[one]) for one in made), default=0.0)
+        one = _lowered(stage.statement, stage.spread_us, behind)
+        if stage.time:
+            source = f"concat(left_source, '{MADE_OF}', right_source)"
+            one = replace(one, select=(("source", source), ("time", stage.time), ("value", "0D"), *one.select))
+        found.append(one)
+    return found
+
+
+def _disorder_us(stage: Stage) -> float:
+    """How much later than in order the rows of a join come beyond the disorder of its own input: they wait for a
+    bucket's end, and carry the time of one of its streams."""
+    copied = _copied_us(stage.statement.joins[0].window, window_us(stage.statement))
+    return 2 * (
+        window_us(stage.statement) + SHORTEST_US + copied + stage.spread_us + apart_us(stage.statement.joins[0])
+    )
+
+
+def _copied_us(window: Tumbling | Interval, length: int) -> int:
+    """How far copies lie from the event time of their tuple at most."""
+    if isinstance(window, Interval):
+        return abs(window.low_us) + abs(window.high_us) + length
+    return window.size_us if window.size_us > window.slide_us else 0
+
+
+def _lowered(statement: Statement, spread_us: int, behind_us: float) -> Pipeline:
+    """What happens around one join. `spread_us`: how far apart the times within one tuple of its input are;
+    `behind_us`: how much more than the text's own streams its input is out of order."""
     join = statement.joins[0]
     left, right = statement.streams
     sides = {left: "left", right: "right"}
@@ -66,12 +99,11 @@ def lower(statement: Statement) -> Pipeline:
     if isinstance(window, Interval):
         low, high = (window.low_us, window.high_us) if right == window.second else (-window.high_us, -window.low_us)
         times[right] = _times(f"unix_micros(time) + {low}L", f"unix_micros(time) + {high}L", length)
-        lateness = abs(window.low_us) + abs(window.high_us) + length
-    else:
-        if window.size_us > window.slide_us:
-            oldest = f"unix_micros(time) - {window.size_us - window.slide_us}L"
-            times = dict.fromkeys(sides, _times(oldest, "unix_micros(time)", length))
-        lateness = window.size_us if window.size_us > window.slide_us else 0
+    elif window.size_us > window.slide_us:
+        oldest = f"unix_micros(time) - {window.size_us - window.slide_us}L"
+        every = _times(oldest, "unix_micros(time)", length)
+        times = {alias: None if statement.schemas[alias].made else every for alias in sides}
+    lateness = _copied_us(window, length)
     output = [*(part for _, part in statement.select), *join.residual, *statement.where]
     if statement.group is not None:
         output += [*statement.group.keys, *([statement.group.time] if statement.group.time is not None else [])]
@@ -92,7 +124,8 @@ def lower(statement: Statement) -> Pipeline:
         )
     after = _After(sides, times, window)
     where = _all(after.text(part) for part in (*join.residual, *statement.where))
-    group = None if statement.group is None else _grouping(statement, statement.group, after, lateness + length)
+    slack = lateness + length + spread_us
+    group = None if statement.group is None else _grouping(statement, statement.group, after, slack)
     select = tuple(
         (name, after.text(part) if group is None else _finished(part, statement)) for name, part in statement.select
     )
@@ -102,27 +135,29 @@ def lower(statement: Statement) -> Pipeline:
         where=where,
         select=select,
         group=group,
-        lateness_ms=lateness / 1000,
+        lateness_ms=(lateness + behind_us) / 1000,
         sql=statement.sql,
     )
 
 
-def attribute_keys(statement: Statement) -> tuple[str, ...]:
-    """Attributes of the sources that the join asks to be equal: they make the join matrix."""
+def attribute_keys(statement: Statement) -> tuple[tuple[str, str], ...]:
+    """Attributes of the left and of the right sources that the join asks to be equal: they make the join matrix. Names
+    are the same but where a join makes the stream."""
     found = []
     for key in statement.joins[0].keys:
-        columns = key.left, key.right
-        if all(isinstance(one, exp.Column) for one in columns) and key.left.name == key.right.name:
-            name = key.left.name
-            if all(name in statement.schemas[one.table].attributes for one in columns):  # type: ignore[attr-defined]
-                found.append(name)
+        left, right = key.left, key.right
+        if isinstance(left, exp.Column) and isinstance(right, exp.Column):
+            schemas = statement.schemas[left.table], statement.schemas[right.table]
+            known = left.name in schemas[0].attributes and right.name in schemas[1].attributes
+            if known and (left.name == right.name or schemas[0].made or schemas[1].made):
+                found.append((left.name, right.name))
     return tuple(dict.fromkeys(found))
 
 
 def _tuple_key(statement: Statement, key: object) -> bool:
     """Whether an equality is checked on tuples: always, but where only the sources have the attribute."""
     left, right = key.left, key.right  # type: ignore[attr-defined]
-    if isinstance(left, exp.Column) and isinstance(right, exp.Column) and left.name in attribute_keys(statement):
+    if (left.name, right.name) in attribute_keys(statement):
         carried = [one.name in statement.schemas[one.table].columns for one in (left, right)]
         return all(carried)
     for side in (left, right):

@@ -29,7 +29,7 @@ def passing(statement: Statement, alias: str, stated: Mapping[str, float]) -> Es
 
 def matching(statement: Statement, join: Join, stated: Mapping[str, float]) -> Estimate:
     """Share of the pairs of tuples in one window that join."""
-    if "join" in stated and len(statement.joins) == 1:
+    if "join" in stated:
         return Estimate(stated["join"], "stated", f"{stated['join']:g} of the pairs in a window join")
     share, why = 1.0, []
     for key in join.keys:

@@ -39,6 +39,8 @@ class Schema:
     """What the input calls source, time and value → their name here."""
     known: bool = True
     """Whether the columns are known; else every name is taken as one."""
+    made: bool = False
+    """Whether another join of the same query makes the stream: its tuples lie in their windows already."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,10 @@ class Join:
     keys: tuple[Key, ...]
     window: Tumbling | Interval
     residual: tuple[exp.Expr, ...]
+    same: tuple[tuple[str, str], ...] = ()
+    """Pairs of streams whose times the text wants in the same `window`."""
+    intervals: tuple[Interval, ...] = ()
+    """All that the residual conditions say about how far apart the times of two streams are, where it has two ends."""
 
 
 @dataclass(frozen=True)
@@ -301,6 +307,7 @@ class _Analysis:
         keys: list[Key] = []
         residual: list[exp.Expr] = []
         tumbling: Tumbling | None = None
+        same: list[tuple[str, str]] = []
         bounds: dict[tuple[str, str], list[int | None]] = {}
         for part in pool:
             bare = part.unnest() if isinstance(part, exp.Paren) else part
@@ -316,6 +323,7 @@ class _Analysis:
                     if tumbling is not None and tumbling != windows[0]:
                         raise self.wrong(bare, "a join has one window")
                     tumbling = windows[0]
+                    same.append((min(seen[0]), min(seen[1])))
                     continue
                 if any(windows):
                     raise self.wrong(bare, "a window equals only the same window of another stream")
@@ -334,23 +342,22 @@ class _Analysis:
                 if high is not None:
                     known[1] = high if known[1] is None else min(known[1], high)
             residual.append(part)
-        window: Tumbling | Interval | None = tumbling
-        if window is None:
-            for (first, second), (low, high) in bounds.items():
-                if low is not None and high is not None:
-                    if low > high:
-                        raise self.wrong(
-                            at, f"no times satisfy this: {first}.time − {second}.time ≥ {low} µs and ≤ {high} µs"
-                        )
-                    window = Interval(first, second, low, high)
-                    break
+        intervals: list[Interval] = []
+        for (first, second), (low, high) in bounds.items():
+            if low is not None and high is not None:
+                if low > high:
+                    raise self.wrong(
+                        at, f"no times satisfy this: {first}.time − {second}.time ≥ {low} µs and ≤ {high} µs"
+                    )
+                intervals.append(Interval(first, second, low, high))
+        window = tumbling or next((one for one in intervals if alias in (one.first, one.second)), None)
         if window is None:
             raise self.wrong(
                 at,
                 "a join of streams needs a window: TUMBLE(x.time, INTERVAL '1' SECOND) = TUMBLE(y.time, INTERVAL '1' "
                 "SECOND), or x.time BETWEEN y.time - INTERVAL '5' SECOND AND y.time + INTERVAL '5' SECOND",
             )
-        return Join(kind, alias, tuple(keys), window, tuple(residual))
+        return Join(kind, alias, tuple(keys), window, tuple(residual), tuple(same), tuple(intervals))
 
     def _differences(self, part: exp.Expr) -> Iterator[tuple[tuple[str, str], int | None, int | None]]:
         """What a comparison tells of the difference of two streams' times: ((first, second), low µs, high µs)."""

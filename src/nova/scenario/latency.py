@@ -249,3 +249,25 @@ def check_reachable(latency: Latency | None, nodes: Nodes, used: Bools, place: s
         "Measure RTTs between the pieces, give coordinates, or set `hosts` to false for nodes that nothing uses",
         field="latency",
     )
+
+
+def ways(nodes: Nodes, latency: Latency | None, start: Ints, end: Ints) -> Floats:
+    """Rough ms from each node to each other one, before there is a cost space: by coordinates, or as measured, where
+    pairs without a measurement count as the median one."""
+    if nodes.coordinates is not None:
+        at = nodes.coordinates
+        heights = np.zeros(len(nodes)) if nodes.heights is None else nodes.heights
+        apart: Floats = np.linalg.norm(at[start][:, None] - at[end][None], axis=2)
+        apart = apart + heights[start][:, None] + heights[end][None]
+    elif latency is not None and len(latency):
+        apart = np.full((len(start), len(end)), float(np.median(latency.rtt_ms)))
+        place = {int(node): row for row, node in enumerate(np.unique(np.concatenate([start, end])))}
+        used = np.isin(latency.first, list(place)) & np.isin(latency.second, list(place))
+        square = np.full((len(place), len(place)), np.nan)
+        a, b = ([place[int(one)] for one in side[used]] for side in (latency.first, latency.second))
+        square[a, b] = square[b, a] = latency.rtt_ms[used]
+        known = square[np.ix_([place[int(one)] for one in start], [place[int(one)] for one in end])]
+        apart = np.where(np.isnan(known), apart, known)
+    else:
+        apart = np.zeros((len(start), len(end)))
+    return np.where(start[:, None] == end[None], 0.0, apart)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from nova.model.plausible import MOST_RATE
 from nova.model.problem import Dense, Equal, Floats, Ints, JoinMatrix, Pairs
 from nova.model.units import RATE
+from nova.query import MADE_OF
 from nova.scenario.faults import listed
 from nova.scenario.table import Table
 
@@ -46,14 +47,16 @@ def build_sources(table: Table, nodes: pa.StringArray | None) -> StreamSources |
     return None if ids is None else StreamSources(table, ids, node, rate)
 
 
-def equal_matrix(attributes: tuple[str, ...], left: StreamSources, right: StreamSources) -> Equal | None:
-    """Sources join where all attributes are equal; a source without one of them joins nothing."""
-    found = [side.table.require(*attributes) for side in (left, right)]
+def equal_matrix(attributes: tuple[tuple[str, str], ...], left: StreamSources, right: StreamSources) -> Equal | None:
+    """Sources join where all attributes, by their names on the left and on the right, are equal; a source without one
+    of them joins nothing."""
+    names = tuple(zip(*attributes, strict=True))
+    found = [side.table.require(*mine) for side, mine in zip((left, right), names, strict=True)]
     if not all(found):
         return None
     codes = np.zeros(len(left) + len(right), dtype=np.int64)
     missing = np.zeros(len(codes), dtype=np.bool_)
-    columns = [pa.concat_arrays([left.table.text(name), right.table.text(name)]) for name in attributes]
+    columns = [pa.concat_arrays([left.table.text(mine), right.table.text(other)]) for mine, other in attributes]
     first = np.empty(0, np.int64)
     for column in columns:
         texts = column.dictionary_encode()
@@ -64,7 +67,7 @@ def equal_matrix(attributes: tuple[str, ...], left: StreamSources, right: Stream
     codes[missing] = -1
     short = codes.astype(np.int32)
     values = tuple(column.take(pa.array(first)) for column in columns)
-    return Equal(", ".join(attributes), short[: len(left)], short[len(left) :], values)
+    return Equal(", ".join(names[1]), short[: len(left)], short[len(left) :], values)
 
 
 def pairs_matrix(table: Table, left: StreamSources, right: StreamSources, names: tuple[str, str]) -> Pairs | None:
@@ -107,6 +110,29 @@ def count_pairs(matrix: JoinMatrix, left: int, right: int) -> int:
             size = int(max(matrix.left.max(initial=-1), matrix.right.max(initial=-1))) + 1
             a, b = (np.bincount(codes[codes >= 0], minlength=size) for codes in (matrix.left, matrix.right))
             return int(a @ b)
+
+
+def joined_sources(
+    sides: tuple[StreamSources, StreamSources],
+    aliases: tuple[str, str],
+    pairs: tuple[Ints, Ints],
+    node: int,
+    rate: float,
+) -> StreamSources:
+    """What a join makes as the sources of a stream: one per pair of sources that join, with the attributes of both as
+    `<alias>_<attribute>` (no alias: as they are), and tuples/s by the rates of both that add up to `rate`. They are
+    given `node`, until a plan says where the join runs."""
+    columns: dict[str, pa.Array] = {}
+    for side, alias, rows in zip(sides, aliases, pairs, strict=True):
+        for name in side.table.columns:
+            if name not in ("id", "node", "rate"):
+                columns[f"{alias}_{name}" if alias else name] = side.table.text(name).take(pa.array(rows))
+    ids = [side.ids.take(pa.array(rows)) for side, rows in zip(sides, pairs, strict=True)]
+    product = sides[0].rate[pairs[0]] * sides[1].rate[pairs[1]]
+    share = product / product.sum() if product.sum() > 0 else np.full(len(product), 1 / max(len(product), 1))
+    table = Table(sides[0].table.place, columns, len(product), sides[0].table.faults)
+    names = pc.binary_join_element_wise(*ids, MADE_OF)
+    return StreamSources(table, names, np.full(len(product), node, np.int32), rate * share)
 
 
 def values_in(side: StreamSources, attribute: str) -> pa.StringArray:

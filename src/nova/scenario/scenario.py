@@ -15,30 +15,37 @@ from pydantic import ValidationError
 
 from nova.model.limits import available_bytes, size_text
 from nova.model.links import Link
-from nova.model.operators import OperatorGraph, Output, Pipeline
+from nova.model.operators import Estimate, OperatorGraph, Output, Pipeline
 from nova.model.options import Options
-from nova.model.problem import Dense, Derived, JoinMatrix, Key, Nodes, Pairs, Problem, Query, Sources
+from nova.model.problem import Dense, Derived, Ints, JoinMatrix, Key, Latency, Nodes, Pairs, Problem, Query, Sources
 from nova.model.requires import Requirement, allowed, came_nearest
+from nova.placement.resolve import pairs_of
 from nova.query import (
+    Ground,
     Schema,
     SqlFault,
     Statement,
+    Tree,
     analyse,
     attribute_keys,
+    best_order,
     build_graph,
     copies,
+    flows,
     key_of,
     lower,
     output_of,
     passing,
+    refuse_unplanned,
     short_sql,
+    stages_of,
     window_us,
 )
 from nova.scenario import document, model
 from nova.scenario.columns import schema_of
 from nova.scenario.digest import digest
 from nova.scenario.faults import Faults, listed, suggestion
-from nova.scenario.latency import build_latency, check_reachable, is_matrix
+from nova.scenario.latency import build_latency, check_reachable, is_matrix, ways
 from nova.scenario.links import build_links
 from nova.scenario.metrics import build_metrics
 from nova.scenario.nodes import build_nodes
@@ -49,11 +56,19 @@ from nova.scenario.queries import (
     build_sources,
     count_pairs,
     equal_matrix,
+    joined_sources,
     pairs_matrix,
     values_in,
     values_of,
 )
 from nova.scenario.reader import read_table
+
+SAMPLED = 64
+"""Sources of a stream that the order of joins is weighed with, at most."""
+CANDIDATES = 32
+"""Hosts that it is weighed with, at most."""
+HANDED_ON = Output(Estimate(0.0, "given", "another join reads its results"))
+"""What a join sends to the sink whose results are the input of another one."""
 
 
 @dataclass(frozen=True)
@@ -171,20 +186,24 @@ def _options(path: Path, written: Any, overrides: Mapping[str, Any], faults: Fau
 
 @dataclass(frozen=True)
 class _Bound:
-    """A query in the one form that all have: two streams, joined in tumbling windows, and what is around that."""
+    """A join in the one form that all have: two streams, joined in tumbling windows, and what is around that."""
 
+    id: str
     left: str
     right: str
-    on: tuple[str, ...]
-    """Attributes of the sources that must be equal."""
+    on: tuple[tuple[str, str], ...]
+    """Attributes of the sources that must be equal, as the left and the right ones call them."""
     window_ms: float
     pipeline: Pipeline
     factors: tuple[float, float] = (1.0, 1.0)
     """Tuples of each side that travel for each that is born."""
     aliases: tuple[str, str] = ("", "")
+    """Names of the streams in the text; empty for one that another join makes."""
     key: Key | None = None
     """By what the join divides, as its text says."""
     output: Output | None = None
+    results: float | None = None
+    """Tuples/s that it makes for another join; None: its results are the query's."""
 
 
 class _Builder:
@@ -208,6 +227,8 @@ class _Builder:
         """Streams that a query reads."""
         self.pairs = 0
         """Sub-joins of the queries so far."""
+        self._rtt: Latency | None = None
+        self._read = False
 
     def build(self) -> Problem | None:
         """The problem; None where there are faults."""
@@ -223,12 +244,7 @@ class _Builder:
         for name in streams:
             if name not in self.used:
                 self.warnings.append(f"{self.path}: no query joins stream {name!r}")
-        latency = None
-        if content.latency is not None and ids is not None:
-            found = read_table(
-                content.latency, self.path, "latency", self.faults, matrix=lambda columns: is_matrix(columns, ids)
-            )
-            latency = build_latency(found, ids, self.warnings, content.latency_unit) if found is not None else None
+        latency = self._latency(nodes)
         links: tuple[Link, ...] = ()
         if content.links is not None and nodes is not None:
             found = read_table(content.links, self.path, "links", self.faults)
@@ -262,6 +278,17 @@ class _Builder:
             warnings=tuple(self.warnings),
         )
 
+    def _latency(self, nodes: Nodes | None) -> Latency | None:
+        """The latencies of the scenario, read once."""
+        given = self.content.latency
+        if not self._read and given is not None and nodes is not None:
+            ids = nodes.ids
+            found = read_table(given, self.path, "latency", self.faults, matrix=lambda columns: is_matrix(columns, ids))
+            if found is not None:
+                self._rtt = build_latency(found, ids, self.warnings, self.content.latency_unit)
+            self._read = True
+        return self._rtt
+
     def _stream(self, name: str, nodes: pa.StringArray | None) -> StreamSources | None:
         table = read_table(self.content.streams[name].sources, self.path, f"streams.{name}.sources", self.faults)
         return build_sources(table, nodes) if table is not None else None
@@ -280,31 +307,56 @@ class _Builder:
                 self._hosts_apart(i, query, nodes)
             self.sinks.append(sink)
             self.unplanned.append("")
-            bound = self._short(i, query, streams) if query.sql is None else self._sql(i, query, query.sql, streams)
-            if bound is None:
-                continue
-            left, right = streams[bound.left], streams[bound.right]
-            if left is None or right is None:
-                continue
-            matrix = self._matrix(i, query, bound, left, right)
-            if matrix is None or sink < 0 or not self.parts:
-                continue
-            rows = [
-                self._row(i, f"{query.id}.{alias}", name, factor)
-                for alias, name, factor in zip(bound.aliases, (bound.left, bound.right), bound.factors, strict=True)
-            ]
-            if isinstance(matrix, Pairs):
-                starts = np.cumsum([0, *(len(part) for part in self.parts)])
-                shift = [np.int32(starts[row]) for row in rows]
-                matrix = Pairs(matrix.left + shift[0], matrix.right + shift[1], matrix.output_rate)
-            key = bound.key
-            if query.key is not None:
-                count = math.inf if query.key.cardinality is None else float(query.key.cardinality)
-                key = Key(query.key.column, count, tuple(sorted(query.key.heavy.values(), reverse=True)))
-            around, needs = bound.pipeline, query.requires
-            made = Query(query.id, rows[0], rows[1], sink, matrix, bound.window_ms, around, needs, key, bound.output)
-            queries.append(replace(made, tuple_bytes=query.tuple_bytes or 0.0, apart=query.apart))
+            bounds = (
+                self._short(i, query, streams)
+                if query.sql is None
+                else self._sql(i, query, query.sql, streams, nodes, sink)
+            )
+            known = dict(streams)
+            for bound in bounds:
+                left, right = known.get(bound.left), known.get(bound.right)
+                if left is None or right is None:
+                    break
+                matrix = self._matrix(i, query, bound, left, right)
+                if matrix is None or sink < 0 or not self.parts:
+                    break
+                made, part = self._join(i, query, bound, matrix, sink)
+                queries.append(made)
+                if part is not None:
+                    known[bound.id] = part
         return queries
+
+    def _join(
+        self, i: int, query: model.Query, bound: _Bound, matrix: JoinMatrix, sink: int
+    ) -> tuple[Query, StreamSources | None]:
+        """A join of the problem, and the stream that it makes for another one."""
+        bases = [self.names.index(name) for name in (bound.left, bound.right)]
+        rows = [
+            self._row(i, f"{bound.id}.{alias or name}", name, factor)
+            for alias, name, factor in zip(bound.aliases, (bound.left, bound.right), bound.factors, strict=True)
+        ]
+        if isinstance(matrix, Pairs):
+            starts = np.cumsum([0, *(len(part) for part in self.parts)])
+            shift = [np.int32(starts[row]) for row in rows]
+            matrix = Pairs(matrix.left + shift[0], matrix.right + shift[1], matrix.output_rate)
+        part, makes = None, None
+        if bound.results is not None:
+            left, right = (self.parts[row] for row in bases)
+            pairs = pairs_of(matrix, *(np.arange(len(side), dtype=np.int32) for side in (left, right)))
+            joined = pairs.left, pairs.right
+            part = joined_sources((left, right), bound.aliases, joined, sink, bound.results)
+            makes = len(self.names)
+            if bound.id in self.names or any(bound.id == one.id for one in self.content.queries):
+                self._wrong(i, "id", f"something is called {bound.id!r}, as this query calls a part of it: rename one")
+            self.names.append(bound.id)
+            self.parts.append(part)
+        key = bound.key
+        if query.key is not None:
+            count = math.inf if query.key.cardinality is None else float(query.key.cardinality)
+            key = Key(query.key.column, count, tuple(sorted(query.key.heavy.values(), reverse=True)))
+        around, needs = bound.pipeline, query.requires
+        made = Query(bound.id, rows[0], rows[1], sink, matrix, bound.window_ms, around, needs, key, bound.output)
+        return replace(made, tuple_bytes=query.tuple_bytes or 0.0, apart=query.apart, makes=makes), part
 
     def _row(self, i: int, derived: str, name: str, factor: float) -> int:
         """Row of a stream as a query reads it: of a new one where it is not read as it is born."""
@@ -319,7 +371,7 @@ class _Builder:
         self.derived[len(self.names) - 1] = Derived(base, factor)
         return len(self.names) - 1
 
-    def _short(self, i: int, query: model.Query, streams: Mapping[str, StreamSources | None]) -> _Bound | None:
+    def _short(self, i: int, query: model.Query, streams: Mapping[str, StreamSources | None]) -> list[_Bound]:
         """`left`, `right`, `on` and `window`."""
         assert query.left is not None
         assert query.right is not None
@@ -331,17 +383,28 @@ class _Builder:
             self._wrong(i, "right", "a stream is not joined with itself", query.right)
         known = {name: streams.get(name) for name in (query.left, query.right)}
         if any(part is None for part in known.values()):
-            return None
+            return []
         on = tuple(query.on or ())
         if len(known) == 2:
             attributes = {name: float(len(values_in(part, name))) for part in known.values() if part for name in on}
             schemas = {name: Schema({}, attributes, known=False) for name in known}
             statement = analyse(short_sql(query.left, query.right, on, query.window.tumbling), schemas)
             self._graph(query, statement, streams)
-        return _Bound(query.left, query.right, on, query.window.tumbling, Pipeline(on=query.tuple_columns))
+        same = tuple((name, name) for name in on)
+        return [
+            _Bound(query.id, query.left, query.right, same, query.window.tumbling, Pipeline(on=query.tuple_columns))
+        ]
 
-    def _sql(self, i: int, query: model.Query, sql: str, streams: Mapping[str, StreamSources | None]) -> _Bound | None:
-        """A query's text; faults name line, column and token."""
+    def _sql(
+        self,
+        i: int,
+        query: model.Query,
+        sql: str,
+        streams: Mapping[str, StreamSources | None],
+        nodes: Nodes | None,
+        sink: int,
+    ) -> list[_Bound]:
+        """The joins of a query's text, those that others read first; faults name line, column and token."""
         parts = {name: part for name, part in streams.items() if part is not None}
         try:
             schemas = {
@@ -353,37 +416,84 @@ class _Builder:
             for name in sorted(unknown):
                 known = [*statement.streams, "join", "group"]
                 self._wrong(i, "selectivity", f"no such part of the query{suggestion(name, known)}", name)
-            self._graph(query, statement, streams)
-            pipeline = lower(statement)
+            shares = {alias: passing(statement, alias, query.selectivity).value for alias in statement.streams}
+            born = {alias: share * float(parts[statement.streams[alias]].rate.sum()) for alias, share in shares.items()}
+            tree = None
+            if len(statement.joins) > 1 and all(join.kind == "inner" for join in statement.joins):
+                ground = self._ground(statement, parts, nodes, sink)
+                tree = best_order(statement, born, query.selectivity, ground)
+                for name in ("pairs", "key"):
+                    if getattr(query, name) is not None:
+                        self._wrong(i, name, "says which of two streams join, and this query joins more", None)
+            self._graph(query, statement, streams, tree)
+            refuse_unplanned(statement)
+            stages = stages_of(statement, tree or "")
+            pipelines = lower(stages)
         except SqlFault as error:
             if self.plans or not error.unplanned:
                 self._wrong(i, "sql", str(error))
             self.unplanned[-1] = str(error)
-            return None
-        (left, right), copied = statement.streams.items(), copies(statement)
-        shares = {alias: passing(statement, alias, query.selectivity).value for alias in (left[0], right[0])}
-        factors = [share * copied[alias] for alias, share in shares.items()]
+            return []
+        results = {} if tree is None else flows(statement, born, query.selectivity)
         columns = tuple(
             (name, tuple(schemas[name].columns.items())) for name in statement.streams.values() if schemas[name].known
         )
         stated = {name: share for name, share in query.selectivity.items() if name in ("join", "group")}
-        pipeline = replace(pipeline, shares=(*shares.items(), *stated.items()), columns=columns)
-        return _Bound(
-            left[1],
-            right[1],
-            attribute_keys(statement) if query.pairs is None else (),
-            window_us(statement) / 1000,
-            pipeline,
-            (factors[0], factors[1]),
-            (left[0], right[0]),
-            key_of(statement, pipeline),
-            output_of(statement, pipeline, query.selectivity),
-        )
+        found = []
+        for number, (stage, pipeline) in enumerate(zip(stages, pipelines, strict=True), 1):
+            own, copied = stage.statement, copies(stage.statement)
+            names = [f"{query.id}.{one[1:]}" if own.schemas[one].made else own.streams[one] for one in own.streams]
+            factors = [shares.get(one, 1.0) * copied[one] for one in own.streams]
+            last = number == len(stages)
+            pipeline = replace(pipeline, shares=(*shares.items(), *stated.items()), columns=columns)
+            found.append(
+                _Bound(
+                    query.id if last else f"{query.id}.{number}",
+                    names[0],
+                    names[1],
+                    attribute_keys(own) if query.pairs is None else (),
+                    window_us(own) / 1000,
+                    pipeline,
+                    (factors[0], factors[1]),
+                    _aliases(own),
+                    key_of(own, pipeline),
+                    output_of(own, pipeline, query.selectivity) if last else HANDED_ON,
+                    None if last else results[stage.streams],
+                )
+            )
+        return found
 
-    def _graph(self, query: model.Query, statement: Statement, streams: Mapping[str, StreamSources | None]) -> None:
+    def _ground(
+        self, statement: Statement, parts: Mapping[str, StreamSources], nodes: Nodes | None, sink: int
+    ) -> Ground:
+        """Some hosts, the sink first, with the ways between them and from the streams' sources."""
+        homes = {
+            alias: _spread(np.flatnonzero(parts[stream].node >= 0), SAMPLED)
+            for alias, stream in statement.streams.items()
+        }
+        nodes_of = {alias: parts[statement.streams[alias]].node[rows] for alias, rows in homes.items()}
+        latency = self._latency(nodes)
+        if nodes is None or sink < 0 or (nodes.coordinates is None and latency is None):
+            return Ground(np.zeros((1, 1)), {})
+        every = np.unique(np.concatenate(list(nodes_of.values())))
+        hosts = np.append(sink, _spread(every[nodes.hosts[every]], CANDIDATES))
+        reach = {}
+        for alias, at in nodes_of.items():
+            rate = parts[statement.streams[alias]].rate[homes[alias]]
+            share = rate / rate.sum() if rate.sum() > 0 else np.full(len(rate), 1 / max(len(rate), 1))
+            reach[alias] = share @ ways(nodes, latency, at, hosts)
+        return Ground(ways(nodes, latency, hosts, hosts), reach)
+
+    def _graph(
+        self,
+        query: model.Query,
+        statement: Statement,
+        streams: Mapping[str, StreamSources | None],
+        tree: Tree | None = None,
+    ) -> None:
         """Keep the graph of a query."""
         given = {name: float(part.rate.sum()) for name, part in streams.items() if part is not None}
-        self.graphs.append(build_graph(query.id, statement, given, query.selectivity))
+        self.graphs.append(build_graph(query.id, statement, given, query.selectivity, tree))
 
     def _requirements(self, i: int, requires: tuple[Requirement, ...], nodes: Nodes) -> None:
         """Labels exist, numbers are numbers, and some host meets it all."""
@@ -432,7 +542,8 @@ class _Builder:
         if bound.on:
             matrix = equal_matrix(bound.on, left, right)
             if matrix is not None:
-                why = f": {bound.left} has {values_of(left, bound.on)}, {bound.right} has {values_of(right, bound.on)}"
+                mine, theirs = zip(*bound.on, strict=True)
+                why = f": {bound.left} has {values_of(left, mine)}, {bound.right} has {values_of(right, theirs)}"
                 for name, codes in ((bound.left, matrix.left), (bound.right, matrix.right)):
                     if missing := int(np.count_nonzero(codes < 0)):
                         text = f"{missing:,} sources of stream {name!r} have no {matrix.attribute}: they join nothing"
@@ -460,3 +571,14 @@ class _Builder:
         """A fault in a query, with its line in the scenario file."""
         line = document.line_of(self.path, ("queries", i, field))
         self.faults.add(str(self.path), message, line, f"queries.{i}.{field}", value)
+
+
+def _spread(rows: np.ndarray, most: int) -> Ints:
+    """At most so many of some rows, at equal distances."""
+    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).astype(np.intp)]
+
+
+def _aliases(statement: Statement) -> tuple[str, str]:
+    """Names of a join's streams in the text; empty for one that another join makes."""
+    left, right = ("" if statement.schemas[name].made else name for name in statement.streams)
+    return left, right

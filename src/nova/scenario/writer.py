@@ -53,11 +53,12 @@ def write(folder: Path, problem: Problem, options: Options, inputs: Mapping[str,
         told = {metric.name: _metric(metric) for metric in problem.metrics}
         document["metrics"] = {name: one for name, one in told.items() if "node" in one or "links" in one}
     attributes = _Attributes(problem)
-    written = [_query(problem, number, joins, attributes, folder) for number in np.unique(joins.query).tolist()]
+    written = {n: _query(problem, n, joins, attributes, folder) for n in np.unique(joins.query).tolist()}
+    made = {query.makes for query in problem.queries}
     document["streams"] = {}
     for number, name in enumerate(problem.streams):
         rows = problem.sources_of(number)
-        if not len(rows) or number in problem.derived:
+        if not len(rows) or number in problem.derived or number in made:
             continue
         columns = {
             "id": problem.sources.ids.take(pa.array(rows)),
@@ -73,7 +74,7 @@ def write(folder: Path, problem: Problem, options: Options, inputs: Mapping[str,
             counted = dict(declared[name])
             stream["columns"] = {one: None if count is None else {"distinct": count} for one, count in counted.items()}
         document["streams"][name] = stream
-    document["queries"] = written
+    document["queries"] = [one for number, one in written.items() if problem.queries[number].makes is None]
     document["options"] = {name: value for name, value in options.as_dict().items() if value is not None}
     path = folder / FILE
     path.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), encoding="utf-8")
@@ -180,8 +181,9 @@ class _Attributes:
         names = equal.attribute.split(", ")
         if len(equal.values) != len(names) or len(set(names) & {"id", "node", "rate"}):
             return False
-        born = self.problem.born
-        sides: list[tuple[int, Ints]] = [(born(query.left), equal.left), (born(query.right), equal.right)]
+        born, made = self.problem.born, {one.makes for one in self.problem.queries}
+        both = (born(query.left), equal.left), (born(query.right), equal.right)
+        sides: list[tuple[int, Ints]] = [(stream, codes) for stream, codes in both if stream not in made]
         told: dict[tuple[int, str], pa.StringArray] = {}
         for stream, codes in sides:
             for name, values in zip(names, equal.values, strict=True):

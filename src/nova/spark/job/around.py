@@ -23,6 +23,8 @@ from nova.model.operators import Grouping, Pipeline, Side
 from nova.routing.flow import Flow
 from nova.spark.job.sinks import Sink, result_rows
 from nova.spark.job.tasks import ArrowMap
+from nova.spark.sources.clock import Clock
+from nova.spark.sources.inputs import MOST_BYTES, Input
 from nova.spark.sources.tuples import HIDDEN, REASON, column_of
 
 if TYPE_CHECKING:
@@ -160,6 +162,16 @@ class Groups:
 def project(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
     """The columns that a query selects."""
     return rows.select(*_columns(pipeline.select)) if pipeline.select else rows
+
+
+def handed_over(spark: SparkSession, folder: Path, flow: Flow, pipeline: Pipeline, clock: Clock | None) -> Input:
+    """What a join makes for another one, as the tuples of a stream."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    folder.mkdir(parents=True, exist_ok=True)
+    schema = project(spark.createDataFrame([], from_arrow_schema(flow.result())), pipeline).schema
+    reader = spark.readStream.schema(schema).option("maxBytesPerTrigger", MOST_BYTES)
+    return Input(reader.parquet(str(folder)), clock, at_hand=True)
 
 
 def partial(rows: DataFrame, grouping: Grouping) -> DataFrame:

@@ -64,6 +64,10 @@ class RunFolder:
     def job(self, query: str) -> Path:
         return self.path / "jobs" / name_of(query)
 
+    def made(self, query: str) -> Path:
+        """What a join makes for a later one of the same run."""
+        return self.path / "made" / name_of(query)
+
     def letters(self, query: str) -> LetterBox:
         """The dead letters of a query."""
         return LetterBox(self.path / "dead-letters", query)

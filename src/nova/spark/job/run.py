@@ -24,13 +24,13 @@ from nova.scenario import Scenario
 from nova.spark.dead_letters import UNKNOWN_SOURCE
 from nova.spark.emulate import Emulation, Epochs
 from nova.spark.job import health
-from nova.spark.job.around import Around, before, keys_of
+from nova.spark.job.around import Around, before, handed_over, keys_of
 from nova.spark.job.folder import RunFolder
 from nova.spark.job.job import Job, NewPlan, routes_of
 from nova.spark.job.listener import Listener
 from nova.spark.job.meter import Meter
 from nova.spark.job.schedule import Schedule
-from nova.spark.job.sinks import open_sink
+from nova.spark.job.sinks import HandOver, open_sink
 from nova.spark.job.tally import Tally
 from nova.spark.replan.handover import read_plan
 from nova.spark.replan.newcomers import NOBODY, Newcomers
@@ -154,6 +154,10 @@ class Run:
         """The newest plan that all queries have taken up, by name."""
         self._slow_starts = 0
         self._inputs: dict[str, Input] = {}
+        self._waiting: list[int] = []
+        """Queries that start once others, whose results they read, have ended."""
+        if settings.emulate and any(query.makes is not None for query in scenario.problem.queries):
+            raise InvalidInput("--emulate follows joins of two streams")
         self.rivals: dict[str, Emulation] = {}
         """Other plans that get the same tuples, in emulation only."""
         longest_s = max(query.window_ms for query in scenario.problem.queries) / 1000
@@ -201,8 +205,24 @@ class Run:
         self._inputs = open_inputs(self.spark, feeds_of(self.scenario), self.folder, self.settings.speed)
         self.began = time.time()
         self.spark.streams.addListener(self._listener)
-        for number in range(len(self.problem.queries)):
-            self.running.append(self._start(number))
+        self._waiting = list(range(len(self.problem.queries)))
+        self._start_more()
+
+    def _start_more(self) -> None:
+        """Start the queries whose input is there. One that reads what others make begins with them, or, where the run
+        ends with its input, once they have ended: then all that it will ever read lies there."""
+        for number in list(self._waiting):
+            query = self.problem.queries[number]
+            read = {self.problem.born(row) for row in (query.left, query.right)}
+            makers = {one.id for one in self.problem.queries if one.makes in read}
+            ready = {
+                one.meter.query
+                for one in self.running
+                if not self.settings.until_end or (one.ended() and one.query.exception() is None)
+            }
+            if makers <= ready:
+                self.running.append(self._start(number))
+                self._waiting.remove(number)
 
     def _start(self, number: int, meter: Meter | None = None) -> Running:
         """Start a query; `meter` is that of one that is started again."""
@@ -228,6 +248,12 @@ class Run:
 
         s = self.settings
         sink = open_sink(s.format, s.target, s.options, flow, self.folder.path)
+        if query.makes is not None:
+            made = self.folder.made(query.id)
+            sink = HandOver(made)
+            inputs[self.problem.streams[query.makes]] = handed_over(
+                self.spark, made, flow, pipeline, shared_clock(left, right)
+            )
         if pipeline.sql:
             groups = self.folder.job(query.id) / "groups"
             sink = Around(sink, flow, pipeline, groups, lambda: job.watermark_us())
@@ -274,7 +300,9 @@ class Run:
         """What is wrong with the input just now, by a name that stays while it lasts."""
         now: float = time.time()
         told: dict[str, str] = {}
-        for one, query in zip(self.running, self.problem.queries, strict=False):
+        queries = {query.id: query for query in self.problem.queries}
+        for one in self.running:
+            query = queries[one.meter.query]
             streams = {
                 side: (self.problem.streams[row], float(self.problem.sources.rate[self.problem.sources_of(row)].sum()))
                 for side, row in (("left", query.left), ("right", query.right))
@@ -294,16 +322,17 @@ class Run:
                 self._collect()
                 if self.watch is not None:
                     self.watch.poll()
+                self._start_more()
                 for one in self.running:
                     one.look_after()
                 if observe is not None:
                     observe(self)
                 if end is not None and time.time() >= end:
                     break
-                if self.settings.until_end and all(one.ended() for one in self.running):
+                if self.settings.until_end and not self._waiting and all(one.ended() for one in self.running):
                     ended = True
                     break
-                if not any(one.query.isActive for one in self.running):
+                if not self._waiting and not any(one.query.isActive for one in self.running):
                     self._collect()  # one may have failed since
                     if not any(one.query.isActive for one in self.running):
                         break
@@ -325,11 +354,12 @@ class Run:
 
     def _collect(self) -> None:
         """Raise what made a query fail."""
-        for number, one in enumerate(self.running):
+        numbers = {query.id: number for number, query in enumerate(self.problem.queries)}
+        for place, one in enumerate(self.running):
             failure = one.query.exception()
             if failure is not None and SLOW_START in str(failure) and self._slow_starts < SLOW_STARTS:
                 self._slow_starts += 1
-                self.running[number] = self._start(number, one.meter)
+                self.running[place] = self._start(numbers[one.meter.query], one.meter)
             elif failure is not None:
                 raise NovaError(f"query {one.meter.query!r} failed: {reason(str(failure))}")
 
@@ -347,7 +377,9 @@ class Run:
         """What the run did, as plain values."""
         seconds = max(time.time() - self.began, 1e-3)
         queries = [one.meter.report(seconds) for one in self.running]
-        latency = [q["latency_ms"] for q in queries]
+        made = {query.id for query in self.problem.queries if query.makes is not None}
+        whole = [q for q in queries if q["query"] not in made]
+        latency = [q["latency_ms"] for q in whole]
         dead: Counter[str] = sum((one.meter.dead for one in self.running), Counter())
         return {
             "scenario": str(self.scenario.path),
@@ -356,9 +388,9 @@ class Run:
             "folder": str(self.folder.path),
             "seconds": seconds,
             "tuples": sum(sum(q["tuples"].values()) for q in queries),
-            "results": sum(q["results"] for q in queries),
+            "results": sum(q["results"] for q in whole),
             "tuples_per_s": sum(q["tuples_per_s"] for q in queries),
-            "results_per_s": sum(q["results_per_s"] for q in queries),
+            "results_per_s": sum(q["results_per_s"] for q in whole),
             "latency_ms": latency[0] if len(latency) == 1 else None,
             "watermark": min((q["watermark"] for q in queries if q["watermark"]), default=None),
             "late_tuples": sum(q["late_tuples"] for q in queries),

@@ -187,6 +187,30 @@ class Files:
 
 
 @dataclass
+class HandOver:
+    """Rows that a later join of the same run reads as they come: one file for each batch, published once. A batch that
+    is repeated makes the same rows, so what it published before stays."""
+
+    folder: Path
+
+    @property
+    def staging(self) -> Path:
+        return self.folder / ".staging"
+
+    def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
+        writer = WriteFiles(matcher or as_it_is, "parquet", str(self.staging))
+        return pairs.repartition(1).mapInArrow(writer, "file string, rows bigint")
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        file = self.folder / f"{batch:08d}.parquet"
+        for row in frame.collect():
+            if not file.exists():
+                Path(row.file).rename(file)
+        for left_over in self.staging.iterdir() if self.staging.exists() else ():
+            left_over.unlink()
+
+
+@dataclass
 class Console:
     """Prints the first results of each batch. For small streams: all results pass through the driver."""
 

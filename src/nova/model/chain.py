@@ -1,0 +1,47 @@
+"""Chains of joins: where the input of a sub-join is born that other sub-joins make, and where their results go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from nova.model.problem import Ints, Problem
+from nova.model.replicas import Replicas
+from nova.model.subjoins import SubJoins
+
+
+def linked(problem: Problem, joins: SubJoins, replicas: Replicas) -> SubJoins:
+    """Sub-joins with their ends where the replicas of those before and after them are.
+
+    What a sub-join makes is born on the host that has most of it, and goes to the host that has most of what is made of
+    it. Ends whose sub-join has no replica yet stay where they were; joins of streams as they are born do not change.
+    """
+    made = np.flatnonzero(joins.makes >= 0)
+    if not len(made):
+        return joins
+    host = _main_hosts(joins, replicas)
+    node = problem.sources.node.copy()
+    placed = made[host[made] >= 0]
+    node[joins.makes[placed]] = host[placed]
+    base = np.arange(len(problem.sources), dtype=np.int32)
+    for row, derived in sorted(problem.derived.items()):
+        mine, of = problem.sources_of(row), problem.sources_of(derived.base)
+        node[mine], base[mine] = node[of], base[of]
+    sink = joins.sink.copy()
+    reads = np.full(len(problem.sources), -1, np.int32)
+    for rate, source in ((joins.left_rate, joins.left), (joins.right_rate, joins.right)):
+        order = np.argsort(rate, kind="stable")  # the last one that is written has most
+        order = order[host[order] >= 0]
+        reads[base[source[order]]] = host[order]
+    followed = made[reads[joins.makes[made]] >= 0]
+    sink[followed] = reads[joins.makes[followed]]
+    return replace(joins, left_node=node[joins.left], right_node=node[joins.right], sink=sink)
+
+
+def _main_hosts(joins: SubJoins, replicas: Replicas) -> Ints:
+    """The node that has most of each sub-join; −1 where it has no replica."""
+    host = np.full(len(joins), -1, np.int32)
+    order = np.argsort(replicas.volume, kind="stable")
+    host[replicas.join[order]] = replicas.node[order]
+    return host
