@@ -91,3 +91,34 @@ def draw(
         ),
         queries=(Query("join", 0, 1, int(sink), Pairs(rows, rows + np.int32(joins), output)),),
     )
+
+
+def draw_chains(nodes: int = 1001, level: int | None = 5, seed: int = 0) -> Problem:
+    """Joins of three streams: a tenth of the nodes times three are sources, in triples at random, the rest workers, one
+    random sink that hosts nothing. The first two streams of a triple are joined, then their results with the third."""
+    rng = np.random.default_rng([seed, 0])
+    at = blobs(nodes, seed)
+    chains = int((nodes - 1) * 0.3) // 3
+    order = rng.permutation(nodes)
+    sink, homes, workers = order[0], order[1 : 1 + 3 * chains], order[1 + 3 * chains :]
+    capacity = np.zeros(nodes)
+    capacity[np.concatenate([homes, workers])] = capacities(len(homes), len(workers), level, seed)
+    hosts = np.ones(nodes, dtype=bool)
+    hosts[sink] = False
+    rows = np.arange(chains, dtype=np.int32)
+    made = np.full(chains, 10.0)
+    unknown = np.full(chains, np.nan)
+    return Problem(
+        nodes=Nodes(numbered_ids(nodes, "n"), capacity, np.full(nodes, np.inf), hosts, at, np.zeros(nodes)),
+        streams=("left", "right", "third", "join.1"),
+        sources=Sources(
+            pa.concat_arrays([numbered_ids(chains, prefix) for prefix in ("l", "r", "t", "l ⋈ r ")]),
+            np.repeat(np.arange(4, dtype=np.int32), chains),
+            np.concatenate([homes, np.full(chains, sink)]).astype(np.int32),
+            np.concatenate([rates(3 * chains, seed), made]),
+        ),
+        queries=(
+            Query("join.1", 0, 1, int(sink), Pairs(rows, rows + np.int32(chains), unknown), makes=3),
+            Query("join", 3, 2, int(sink), Pairs(rows + np.int32(3 * chains), rows + np.int32(2 * chains), made)),
+        ),
+    )

@@ -24,6 +24,13 @@ def test_scale_prints_ratio_and_gap():
     assert -1e-6 <= figures["gap"] <= 0.15  # whole and cut joins beside a bound that may divide them at will
 
 
+def test_scale_chains_joins_of_three_streams():
+    done = CliRunner().invoke(app, ["bench", "scale", "--nodes", "300", "--repeats", "1", "--streams", "3", "--json"])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert (told["joins"], told["overloaded"], told["gap"]) == (2 * 29, 0, None)
+
+
 def test_scale_shows_levels_and_loads():
     done = CliRunner().invoke(
         app, ["bench", "scale", "--nodes", "200", "--repeats", "1", "--no-gap", "--levels", "--loads", "--json"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -47,12 +47,21 @@ class Scale:
         return asdict(self)
 
 
-def measure(nodes: int, level: int, seed: int, options: Options, repeats: int = 3, with_gap: bool = True) -> Scale:
-    """Plan a drawn problem of `nodes` nodes `repeats` times, floor and plan in turn, and keep the best of each."""
+def measure(
+    nodes: int,
+    level: int,
+    seed: int,
+    options: Options,
+    repeats: int = 3,
+    with_gap: bool = True,
+    make: Callable[[int, int, int], Problem] = draw,
+) -> Scale:
+    """Plan a drawn problem of `nodes` nodes `repeats` times, floor and plan in turn, and keep the best of each. `make`
+    draws it from nodes, level and seed."""
     begin = time.perf_counter()
-    optimize(draw(WARM_NODES, level, seed), options)
+    optimize(make(WARM_NODES, level, seed), options)
     compiled = time.perf_counter() - begin
-    problem = draw(nodes, level, seed)
+    problem = make(nodes, level, seed)
     floors, runs = [], []
     plan, peak = None, 0.0
     for _ in range(repeats):
@@ -95,9 +104,12 @@ def _timed(problem: Problem, options: Options) -> tuple[Plan, dict[str, float]]:
 def _floor(problem: Problem) -> float:
     at = problem.nodes.coordinates
     assert at is not None
-    lefts = problem.sources.node[problem.sources_of(problem.queries[0].left)]
+    born = [
+        query.right if level else query.left for query, level in zip(problem.queries, problem.levels(), strict=True)
+    ]
+    ends = problem.sources.node[np.concatenate([problem.sources_of(stream) for stream in born])]
     begin = time.perf_counter()
-    cKDTree(at).query(at[lefts])
+    cKDTree(at).query(at[ends])
     return time.perf_counter() - begin
 
 

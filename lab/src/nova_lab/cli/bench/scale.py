@@ -16,6 +16,9 @@ def scale(
     partition: str = typer.Option("auto", help="How joins are split: auto, grid or window."),
     objective: str = typer.Option("latency", help="What a placement costs: latency or paper."),
     waiting: float = typer.Option(1.0, min=0.0, help="Weight of time at hosts in plan and bound; 0: distance alone."),
+    streams: int = typer.Option(
+        2, min=2, max=3, help="Streams per join; 3: the results of one join are read by another."
+    ),
     seed: int = typer.Option(1, help="Seed of the drawn topologies."),
     repeats: int = typer.Option(3, min=1, help="Runs per size; the best counts, for floor and plan alike."),
     gap: bool = typer.Option(True, help="Work out the lower bound and the gap to it (takes longer than planning)."),
@@ -32,6 +35,7 @@ def scale(
     """
     from nova.model.errors import InvalidInput
     from nova.model.options import LEG_WEIGHTS, Options
+    from nova.synthetic import draw, draw_chains
     from nova_lab.bench import scale as bench
 
     if partition not in ("window", "grid", "auto") or objective not in LEG_WEIGHTS:
@@ -40,7 +44,9 @@ def scale(
         )
     options = Options(partition=partition, objective=objective, waiting=waiting)  # type: ignore[arg-type]
     with progress("measuring"):
-        rows = [bench.measure(n, level, seed, options, repeats, gap) for n in nodes]
+        make = draw if streams == 2 else draw_chains
+        gap = gap and streams == 2  # the bound is one for joins whose ends are given
+        rows = [bench.measure(n, level, seed, options, repeats, gap, make) for n in nodes]
         more_loads = [row for n in nodes if loads for row in bench.utilisations(n, seed, LOADS, options, gap)]
         more_levels = [row for n in nodes if levels for row in bench.levels(n, seed, options, gap)]
     if json:
