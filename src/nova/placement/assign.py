@@ -30,7 +30,7 @@ from nova.model.problem import Bools, Floats, Ints, Problem
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
-from nova.placement import felt
+from nova.placement import drain, felt
 from nova.placement import grid as partition
 from nova.placement.cells import Demand, Placed, fill, fill_exactly, fill_whole
 from nova.placement.cuts import BY_GRID, BY_KEY, BY_LARGE_GRID, BY_SLICES, KEY, SLICE, WHOLE, recognise
@@ -433,8 +433,9 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
         at = slot[at]
         gone = (at < 0) & (np.arange(at.shape[1]) < np.array([way.pieces for way in ways])[begun][:, None])
         begin = felt.Start(np.where(gone.any(axis=1), -1, begun), at, start.trials)
+    costs = state.costs(rows)
     cut, where = felt.place(
-        state.costs(rows),
+        costs,
         some.left_rate,
         some.right_rate,
         windows,
@@ -446,15 +447,61 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
         options.seed,
         begin,
     )
+    placed = replicas_of(ways, cut, index.node[where])
+    if ((cut < 0) | np.isin(cut, [x for x, way in enumerate(ways) if way.kind == SLICE])).any():
+        task = drain.Task(
+            costs, some.demand, windows, limit, nodes.other_load[index.node], weight, options.arrival_scv, tail
+        )
+        other = _by_drain_time(state, some, task, ranges >= 2, placed, bool((cut >= 0).all()))
+        if other is not None:
+            return replace(other, join=rows[other.join].astype(np.int32)), np.empty(0, np.int32)
     index.free = np.maximum(hosts.free, 0.0)
     raise_free(index.free, index.most_free, index.offsets)
-    placed = replicas_of(ways, cut, index.node[where])
     placed = replace(placed, join=rows[placed.join].astype(np.int32))
     homeless = rows[cut < 0].astype(np.int32)
     nowhere = np.full(len(joins), -1, np.int32)
     boxes = _cut(state, homeless, nowhere)
     found = np.isin(homeless, boxes.join)
     return Replicas.concat([placed, boxes]), homeless[~found]
+
+
+def _by_drain_time(
+    state: _State, some: SubJoins, task: drain.Task, keyed: Bools, placed: Replicas, complete: bool
+) -> Replicas | None:
+    """All sub-joins by the transportation problem of drain times, where that has room for all and costs less than what
+    is `placed`; None elsewhere."""
+    options, index, nodes, demand = state.options, state.index, state.problem.nodes, some.demand
+    keyed = keyed & (options.partition in ("auto", "key"))
+    divisible = keyed | ((task.windows <= LONG_WINDOW_MS) & (options.partition == "auto"))
+    if options.c_min > 0 or state.largest < demand.max() or not divisible.any():
+        return None
+    for level in drain.LEVELS:
+        flow = task.divide(usable(nodes, replace(options, utilisation=level))[index.node], keyed)
+        if flow.sum() >= demand.sum() * (1 - 1e-9):
+            break
+    else:
+        return None
+    slot, join = np.nonzero(flow)
+    share = flow[slot, join] / demand[join]
+    join, slot, start, to = _slices(join.astype(np.int32), slot.astype(np.int32), share, len(some))
+    parts = np.bincount(join, minlength=len(some))
+    most = len(index) if options.max_replicas is None else options.max_replicas
+    if (parts > np.where(divisible, most, 1)).any() or (parts == 0).any():
+        return None
+    number = np.full(len(nodes), -1, np.int64)
+    number[index.node] = np.arange(len(index))
+    left, right = placed.rates(some)
+    narrow = placed.slice_to - placed.slice_from < 1
+    now = task.cost(placed.join, number[placed.node], placed.volume, left + right, narrow)
+    by_key, share = keyed[join], to - start
+    if complete and task.cost(join, slot, share, share * demand[join], (share < 1) & ~by_key) >= now:
+        return None
+    index.free = np.maximum(index.free - flow.sum(axis=1), 0.0)
+    raise_free(index.free, index.most_free, index.offsets)
+    zero, one = np.zeros(len(join)), np.ones(len(join))
+    slices = np.where(by_key, 0.0, start), np.where(by_key, 1.0, to)
+    keys = np.where(by_key, start, 0.0), np.where(by_key, to, 1.0)
+    return Replicas(join, index.node[slot], zero, one, zero, one, *slices, *keys)
 
 
 def _cut(state: _State, rows: npt.NDArray[np.integer], host: Ints) -> Replicas:

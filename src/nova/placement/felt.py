@@ -18,6 +18,7 @@ for gain. With few trials that takes milliseconds, which is how a running plan i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,8 @@ from nova.model.problem import Bools, Floats
 from nova.placement.cuts import GRID, MOST, SLICE, Cut, table
 from nova.placement.kernels import first_few, host_cost, slice_burst, slice_lateness
 
+Longs: TypeAlias = npt.NDArray[np.int64]
+
 ROUNDS = 30
 """Passes over all sub-joins at most, before the exchanges."""
 TRIALS, MOST_TRIALS = 2000, 500_000
@@ -36,6 +39,10 @@ TAKEN = 5
 """Sub-joins taken out in one exchange at most."""
 REACH = 96
 """Hosts with room, by legs and service, that an exchange looks at; passes over all sub-joins look at every host."""
+QUIET = 400
+"""Trials per sub-join without any change after which a search ends."""
+CLOSE = 1e-3
+"""Cost over that of all hosts to oneself, as a share of it, that is not worth a search."""
 HEAT = 0.02
 """Loss that an exchange may make at first, as a share of a sub-join's least legs."""
 WAITING, SCV, QUANTILE, LARGEST, LEAST, REPLICAS = 0, 1, 2, 3, 4, 5
@@ -66,9 +73,9 @@ class Hosts:
 class Start:
     """A placement that the search begins with, and how long it may look for a better one."""
 
-    cut: npt.NDArray[np.int64]
+    cut: Longs
     """Of each sub-join, −1 where it has no place yet."""
-    where: npt.NDArray[np.int64]
+    where: Longs
     """Hosts of its pieces, `MOST` columns."""
     trials: int
     """Cuts tried in exchanges, in all. Only gains are kept: nothing is worse than at the start but what must move."""
@@ -86,7 +93,7 @@ def place(
     rules: Floats,
     seed: int,
     start: Start | None = None,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+) -> tuple[Longs, Longs]:
     """The cut of each sub-join (−1: it found no room), and the hosts of its pieces.
 
     `costs[j, h]` are the weighted legs, `left` and `right` the rates, `allowed[j, x]` whether sub-join j may be cut by
@@ -101,7 +108,13 @@ def place(
     tried[last] = 1
     tried[[x for x, one in enumerate(cuts) if one.kind == SLICE]] = 2
     task = (costs, order, left, right, window_ms, allowed, table(cuts), tried, rules, floor)
-    world = (hosts.limit, hosts.free, hosts.spare, hosts.load, hosts.present, hosts.burst, np.zeros(len(hosts.limit)))
+    count = len(hosts.limit)
+    scratch = (np.empty(count, np.int64), np.empty(count))
+    world = (
+        *(hosts.limit, hosts.free, hosts.spare, hosts.load, hosts.present, hosts.burst),
+        np.zeros(count),
+        *scratch,
+    )
     largest_first = np.argsort(-(left + right), kind="stable")
     heat, trials = 0.0, min(TRIALS * joins, MOST_TRIALS)
     if start is not None:
@@ -110,10 +123,18 @@ def place(
     elif joins and costs.shape[1]:
         heat = HEAT * float(costs.min(axis=1).mean())
     _descend(task, world, cut, where, largest_first, ROUNDS)
-    if trials:
+    if trials and not _nothing_to_find(costs, floor, cut, where, rules[WAITING] * world[6].sum()):
         _exchange(task, world, cut, where, trials, heat, seed)
         _descend(task, world, cut, where, largest_first, ROUNDS)
     return cut, where
+
+
+def _nothing_to_find(costs: Floats, floor: Floats, cut: Longs, where: Longs, at_hosts: float) -> bool:
+    """Whether every sub-join is whole and costs little more than if it had all hosts to itself."""
+    if not len(cut) or (cut != 0).any():
+        return False
+    total = float(costs[np.arange(len(cut)), where[:, 0]].sum()) + at_hosts
+    return total <= float(floor.min(axis=1).sum()) * (1.0 + CLOSE)
 
 
 @kernel
@@ -129,7 +150,7 @@ def _piece(task, j, x):  # type: ignore[no-untyped-def]
 def _worth(task, world, j, x, h, amount, share):  # type: ignore[no-untyped-def]
     """What a piece of sub-join j costs on host h besides its legs."""
     rules = task[8]
-    limit, _, _, load, present, burst, now = world
+    limit, _, _, load, present, burst, now, _, _ = world
     own, more = 0.0, 0.0
     if task[6][x, 0] == SLICE:
         demand = task[2][j] + task[3][j]
@@ -143,7 +164,7 @@ def _worth(task, world, j, x, h, amount, share):  # type: ignore[no-untyped-def]
 def _charge(task, world, j, x, h, amount, share, sign):  # type: ignore[no-untyped-def]
     """Put a piece on a host (sign 1) or take it off (−1); returns what the host's total time changes by."""
     rules = task[8]
-    limit, free, _, load, present, burst, now = world
+    limit, free, _, load, present, burst, now, _, _ = world
     before = now[h]
     own = 0.0
     if task[6][x, 0] == SLICE:
@@ -234,31 +255,40 @@ def _choose(task, world, j, x, hosts, values, beyond, reach):  # type: ignore[no
             total += values[i]
             legs += share * costs[j, hosts[i]]
         return total + legs * PER_REPLICA * (pieces - 1)
-    # Pieces may share a host: one after the other, each sees those before it.
+    # Pieces may share a host: one after the other, each sees those before it. Hosts are priced when their turn in the
+    # order comes, and again when they get a piece: nothing else changes what a host costs.
+    near, price = world[7], world[8]
     total, legs = 0.0, 0.0
-    done = 0
+    done, at, priced = 0, 0, 0
     for i in range(pieces):
-        best, best_value, looked = -1, np.inf, 0
-        for h in order[j]:
-            if share * floor[j, h] >= best_value or looked >= reach:
-                break
+        best, best_value = -1, np.inf
+        for k in range(priced):
+            if price[k] < best_value:
+                best, best_value = k, price[k]
+        while at < len(order[j]) and priced < reach and share * floor[j, order[j, at]] < best_value:
+            h = order[j, at]
+            at += 1
             if free[h] + beyond * spare[h] < least:
                 continue
-            looked += 1
-            held = amount
-            for k in range(i):
-                held += amount * (hosts[k] == h)
-            if held > rules[LARGEST] * (1.0 + 1e-12):
-                continue
-            value = share * costs[j, h] + _worth(task, world, j, x, h, amount, share)
-            if value < best_value:
-                best, best_value = h, value
+            near[priced] = h
+            price[priced] = share * costs[j, h] + _worth(task, world, j, x, h, amount, share)
+            if price[priced] < best_value:
+                best, best_value = priced, price[priced]
+            priced += 1
         if best < 0:
             break
-        hosts[i] = best
-        total += _charge(task, world, j, x, best, amount, share, 1.0)
-        legs += share * costs[j, best]
+        h = near[best]
+        hosts[i] = h
+        total += _charge(task, world, j, x, h, amount, share, 1.0)
+        legs += share * costs[j, h]
         done += 1
+        held = amount
+        for k in range(done):
+            held += amount * (hosts[k] == h)
+        if free[h] + beyond * spare[h] < least or held > rules[LARGEST] * (1.0 + 1e-12):
+            price[best] = np.inf
+        else:
+            price[best] = share * costs[j, h] + _worth(task, world, j, x, h, amount, share)
     for i in range(done):
         _charge(task, world, j, x, hosts[i], amount, share, -1.0)
     replicas = _distinct(hosts, done)
@@ -339,8 +369,8 @@ def _exchange(task, world, cut, where, trials, heat, seed):  # type: ignore[no-u
     first_cut, first_where = cut.copy(), where.copy()
     efforts = np.array([1, 1, len(tried)])  # cuts tried at each level
     efforts[1] = (tried == 0).sum()
-    step, done = 0, 0
-    while done < trials:
+    step, done, moved = 0, 0, 0
+    while done < min(trials, moved + QUIET * joins):
         step += 1
         first = placed[np.random.randint(len(placed))]  # noqa: NPY002
         other = placed[np.random.randint(len(placed))]  # noqa: NPY002
@@ -393,6 +423,8 @@ def _exchange(task, world, cut, where, trials, heat, seed):  # type: ignore[no-u
                 _put(task, world, cut, where, j, 1.0)
         else:
             gained -= change
+            if abs(change) > 1e-6:  # less is rounding
+                moved = done
         for i in range(count):
             taken[chosen[i]] = False
     if gained < 0.0:  # all was in vain: as it was

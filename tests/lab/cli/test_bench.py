@@ -109,6 +109,14 @@ def test_waiting_sets_simulated_latencies_side_by_side_and_says_where_nova_loses
     assert {loss["figure"] for loss in figures["losses"]} == ahead
 
 
+def test_waiting_gives_joins_keys_where_asked():
+    asked = ["--nodes", "40", "--draws", "1", "--load", "0.8", "--seconds", "2", "--way", "nova"]
+    plain, keyed = (CliRunner().invoke(app, ["bench", "waiting", *asked, *more]) for more in ([], ["--keyed"]))
+    assert plain.exit_code == keyed.exit_code == 0, keyed.output
+    assert "slices" in plain.output
+    assert "slices" not in keyed.output
+
+
 def test_waiting_refuses_a_way_it_does_not_know():
     done = CliRunner().invoke(app, ["bench", "waiting", "--nodes", "60", "--draws", "1", "--way", "by luck"])
     assert done.exit_code == 2

@@ -21,7 +21,7 @@ from nova.evaluation.prediction import predict
 from nova.evaluation.simulation import Arrivals, percentiles, simulate
 from nova.model.errors import Infeasible, InvalidInput
 from nova.model.options import Options
-from nova.model.problem import Problem
+from nova.model.problem import Key, Problem
 from nova.synthetic import draw
 from nova_lab.bench.instances import finite
 
@@ -98,9 +98,20 @@ class Loss:
         return asdict(self)
 
 
-def cases(folder: Path | None, only: list[str], loads: Sequence[float], draws: int, nodes: int) -> Iterator[Case]:
+def cases(
+    folder: Path | None, only: list[str], loads: Sequence[float], draws: int, nodes: int, keyed: bool = False
+) -> Iterator[Case]:
     """The finite instances of a folder, then `draws` fresh draws per load: over the instances' topologies in turn where
-    there is a folder, else over drawn ones of `nodes` nodes."""
+    there is a folder, else over drawn ones of `nodes` nodes. `keyed`: every join has a key that it divides by."""
+    for case in _unkeyed(folder, only, loads, draws, nodes):
+        if keyed:
+            queries = tuple(replace(query, key=Key(("key",))) for query in case.problem.queries)
+            yield replace(case, problem=replace(case.problem, queries=queries))
+        else:
+            yield case
+
+
+def _unkeyed(folder: Path | None, only: list[str], loads: Sequence[float], draws: int, nodes: int) -> Iterator[Case]:
     files = finite(folder, only) if folder is not None else []
     for file in files:
         yield Case(file.stem, load(file).problem, 0)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from nova.cli.output import JSON, emit_json, progress, table
 from nova.evaluation.simulation.result import Arrivals
-
-if TYPE_CHECKING:
-    from nova_lab.bench.waiting import Felt
 
 
 def waiting(
@@ -23,6 +19,7 @@ def waiting(
     load: list[float] = typer.Option([0.4, 0.6, 0.8], "--load", help="Loads of the fresh draws, one option each."),
     draws: int = typer.Option(2, min=0, help="Fresh draws per load."),
     nodes: int = typer.Option(1001, min=10, help="Nodes of a drawn topology."),
+    keyed: bool = typer.Option(False, "--keyed", help="Give every join a key, so that it divides by ranges of it."),
     way: list[str] = typer.Option([], "--way", help="Which ways, one option each; default: all."),
     seconds: float = typer.Option(60.0, min=1.0, help="Seconds to simulate each plan."),
     arrivals: Arrivals = typer.Option("poisson", "--arrivals", help="Tuples come at random, evenly, or in bursts."),
@@ -40,7 +37,7 @@ def waiting(
     ways = way or list(bench.WAYS)
     with progress("planning and simulating") as bar:
         task = bar.task_ids[0]
-        for case in bench.cases(folder, only, load, draws, nodes):
+        for case in bench.cases(folder, only, load, draws, nodes, keyed):
             bar.update(task, description=case.name)
             rows += bench.measure(case, ways, seconds, arrivals)
     lost = bench.losses(rows)
@@ -59,8 +56,12 @@ def waiting(
     for name in dict.fromkeys(row.case for row in rows):
         table(
             f"{name}: event to sink, ms, results of {seconds:g} s, {arrivals} arrivals",
-            ["way", "mean", "p50", "p90", "p99", "network", "fullest %", "notes"],
-            [[r.way, r.mean, r.p50, r.p90, r.p99, r.network, 100 * r.busiest, r.notes] for r in rows if r.case == name],
+            ["way", "mean", "p50", "p90", "p99", "network", "over the bound %", "fullest %", "notes"],
+            [
+                [r.way, r.mean, r.p50, r.p90, r.p99, r.network, _percent(r.gap), 100 * r.busiest, r.notes]
+                for r in rows
+                if r.case == name
+            ],
         )
     if lost:
         table(
@@ -76,13 +77,6 @@ def waiting(
         )
 
 
-def _ms(value: float) -> int | str:
-    """A latency for a cell: ms, or s where it is long."""
-    if not math.isfinite(value):
-        return "never"
-    return round(value) if value < 10_000 else f"{value / 1000:,.0f} s"
-
-
-def _shares(row: Felt) -> list[int | None]:
-    """Gap and fullest host in per cent."""
-    return [round(100 * share) if math.isfinite(share) else None for share in (row.gap, row.busiest)]
+def _percent(share: float) -> float | None:
+    """A share in per cent; nothing where there is none."""
+    return 100 * share if math.isfinite(share) else None
