@@ -419,7 +419,8 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
             largest = np.maximum(1.0, options.sigma * 0.5 * some.demand) * (1 + 1e-9)
             allowed[:, x] = (some.left_rate / way.left <= largest) & (some.right_rate / way.right <= largest)
     limit = np.minimum(nodes.limit[index.node], UNLIMITED)
-    beyond = usable(nodes, replace(options, utilisation=1.0))[index.node] - usable(nodes, options)[index.node]
+    reach = 1.0 if options.partition == "auto" else options.utilisation
+    beyond = usable(nodes, replace(options, utilisation=reach))[index.node] - usable(nodes, options)[index.node]
     hosts = felt.Hosts.of(limit, index.free.copy(), beyond, nodes.other_load[index.node])
     most = len(index) if options.max_replicas is None else options.max_replicas
     tail = 0.0 if options.percentile is None else options.percentile / 100.0
@@ -475,8 +476,10 @@ def _by_drain_time(
     divisible = keyed | ((task.windows <= LONG_WINDOW_MS) & (options.partition == "auto"))
     if options.c_min > 0 or state.largest < demand.max() or not divisible.any():
         return None
+    most_used = 1.0 if options.partition == "auto" else options.utilisation
     for level in drain.LEVELS:
-        flow = task.divide(usable(nodes, replace(options, utilisation=level))[index.node], keyed)
+        used = replace(options, utilisation=min(level, most_used))
+        flow = task.divide(usable(nodes, used)[index.node], keyed)
         if flow.sum() >= demand.sum() * (1 - 1e-9):
             break
     else:
