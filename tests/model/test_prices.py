@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import nova
 from builders import SMALL, invoke_json, write_scenario
 from nova.controller import CapacityChanged, Controller, NodeAdded, RateChanged
 from nova.evaluation.bounds import bound
@@ -146,3 +147,16 @@ def test_events_follow_metrics_and_tuples_under_way() -> None:
             fresh = optimize(running.problem(), options)
             now = running.cost()
             assert now <= 1.3 * evaluate(running.problem(), fresh).cost_ms
+
+
+def test_a_model_takes_links_and_metrics() -> None:
+    model = nova.Model(waiting=0)
+    model.add_nodes([{**node, "joule": PRICE[node["id"]]} for node in SMALL["nodes"]])
+    for name, stream in SMALL["streams"].items():
+        model.add_stream(name, stream["sources"])
+    model.add_query("climate", left="pressure", right="humidity", on="region", sink="hq")
+    model.add_links([{"from": "edge1", "to": "fog", "budget": 500}])
+    model.add_metric("energy", node="joule", weight=1)
+    problem = model.scenario().problem
+    assert [str(link) for link in problem.links] == ["edge1 → fog"]
+    assert [metric.name for metric in problem.metrics] == ["energy"]

@@ -34,6 +34,8 @@ class Model:
         """`options` are those of a scenario file: seed, objective, partition, …"""
         self._nodes = _Rows()
         self._latencies = _Rows()
+        self._links = _Rows()
+        self._metrics: dict[str, dict[str, Any]] = {}
         self._streams: dict[str, dict[str, Any]] = {}
         self._queries: list[dict[str, Any]] = []
         self._options = dict(options)
@@ -56,6 +58,17 @@ class Model:
     def add_latencies(self, table: TableLike) -> Self:
         """Many round-trip times: a table with the columns from, to, rtt_ms, or a square matrix (first column: id)."""
         self._latencies.add(table)
+        return self
+
+    def add_links(self, table: TableLike) -> Self:
+        """Budgets of links: a table with the columns from, to, budget (or mbit_s and tuple_bytes) and label."""
+        self._links.add(table)
+        return self
+
+    def add_metric(self, name: str, *, links: TableLike | None = None, **fields: Any) -> Self:
+        """Something that counts beside latency; fields are those of a metric in a scenario file: node, label, weight,
+        …"""
+        self._metrics[name] = fields | ({} if links is None else {"links": _plain(links)})
         return self
 
     def add_stream(
@@ -109,6 +122,10 @@ class Model:
         document: dict[str, Any] = {"nova": 1, "nodes": self._nodes.table()}
         if self._latencies:
             document["latency"] = self._latencies.table()
+        if self._links:
+            document["links"] = self._links.table()
+        if self._metrics:
+            document["metrics"] = self._metrics
         document |= {"streams": self._streams, "queries": self._queries}
         return document | ({"options": self._options} if self._options else {})
 
