@@ -58,13 +58,13 @@ def _node(item: dict[str, Any], path: Path, k: int, per_core: float) -> Row:
         memory = quantity(allocatable.get("memory", "0"))
     except ValueError as error:
         raise wrong(path, str(error), f"items.{k}.status.allocatable", allocatable) from None
-    conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or [] if isinstance(c, dict)}
+    conditions = {str(c.get("type")): c.get("status") for c in status.get("conditions") or [] if isinstance(c, dict)}
     taints = [
         t for t in spec.get("taints") or [] if isinstance(t, dict) and t.get("effect") in ("NoSchedule", "NoExecute")
     ]
     open_ = conditions.get("Ready", "True") == "True" and not spec.get("unschedulable") and not taints
-    addresses = {a.get("type"): a.get("address") for a in status.get("addresses") or [] if isinstance(a, dict)}
-    labels = metadata.get("labels") or {}
+    addresses = {str(a.get("type")): a.get("address") for a in status.get("addresses") or [] if isinstance(a, dict)}
+    labels = need(metadata.get("labels") or {}, dict, path, f"items.{k}.metadata.labels")
     return {
         "id": need(metadata.get("name"), str, path, f"items.{k}.metadata.name"),
         "capacity": float(f"{cores * per_core:.6g}"),

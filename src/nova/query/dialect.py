@@ -69,6 +69,8 @@ def parse(sql: str) -> exp.Select:
     except TokenError:
         line, column, token = _unclosed(sql)
         raise SqlFault("a text or name that begins here has no end", line, column, token) from None
+    except RecursionError:
+        raise SqlFault("nested too deep") from None
     if not statements:
         raise SqlFault(f"the query is empty: {CLAUSES} expected")
     for extra in statements[1:]:

@@ -199,7 +199,7 @@ def read(folder: Path) -> Share:
             place=str(file),
             **tables,
         )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, pa.ArrowException) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, AssertionError, OverflowError, pa.ArrowException) as error:
         raise InvalidInput([Fault(str(folder), f"not a site that nova deploy wrote: {error}")]) from None
 
 
