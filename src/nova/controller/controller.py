@@ -51,6 +51,7 @@ class Controller:
             raise InvalidInput(f"events do not move joins whose results another one reads ({chained[0]}): plan again")
         state = State.of(problem, plan, stability)
         state.standing = standing(state)
+        state.settled_cost = float(total_cost(state.handle, state.joins.end, state.nodes.end))
         return cls(state)
 
     @property

@@ -104,6 +104,8 @@ class State:
         """Cost that a fresh plan would save after the last step, in ms; None where that was not looked at."""
         self.standing = np.inf
         """Cost of what runs, as a multiple of a bound, when a whole plan was last made afresh; see `replan`."""
+        self.settled_cost = 0.0
+        """Cost of what runs, in ms, when a step was last compared with a whole plan."""
         self.lifted = False
         """Whether nodes have heights, so that newcomers get one."""
         self.weights = np.array(LEG_WEIGHTS[options.objective])

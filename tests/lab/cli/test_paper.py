@@ -16,6 +16,7 @@ def _small(monkeypatch):
     """Small problems: what is tested here is the way from command to page."""
     monkeypatch.setattr(workloads, "SYNTHETIC_NODES", 61)
     monkeypatch.setattr(scaling, "sizes", lambda _: [40, 80])
+    monkeypatch.setattr(scaling, "EVENTS_EACH", 4)
 
 
 def test_page_tables_and_findings(tmp_path):

@@ -24,6 +24,8 @@ ORDER = ("nova", "sink", "source", "top-c", "tree", "cl-sf", "cl-tree-sf")
 WHOLE = ("tree", "cl-sf", "cl-tree-sf")
 """Approaches whose time grows out of hand: the paper's exceed ten minutes above 20,000 nodes."""
 REPEATS = 3
+EVENTS_EACH = 100
+"""Events of each kind that are timed."""
 NEAR_LINEAR = 0.1
 """How far from 1 an exponent of growth may lie that is called near-linear."""
 EVENTS = {
@@ -55,7 +57,7 @@ def units(setting: Setting) -> list[Unit]:
         for name in ORDER
         if name not in WHOLE or n <= limit(setting)
     ]
-    return placing + [Unit("events", {"nodes": n, "seed": 0, "repeats": 100}) for n in sizes(setting)]
+    return placing + [Unit("events", {"nodes": n, "seed": 0, "repeats": EVENTS_EACH}) for n in sizes(setting)]
 
 
 def run_placing(_setting: Setting, parameters: Parameters) -> list[Row]:
