@@ -46,17 +46,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield running
 
 
-UNSETTLED = Path(__file__).with_name("unsettled.txt")
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep all Spark tests on one xdist worker: one session, one JVM, while the other worker does the rest. Tests that
-    are not settled yet (see `unsettled.txt`) belong to the slow suite."""
-    unsettled = {line.strip() for line in UNSETTLED.read_text().splitlines() if line.startswith("tests/")}
+    """Keep all Spark tests on one xdist worker: one session, one JVM, while the other worker does the rest."""
     for item in items:
-        if item.nodeid.partition("[")[0] in unsettled:
-            item.add_marker("slow")
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
         if item.get_closest_marker("spark"):

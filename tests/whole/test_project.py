@@ -64,10 +64,3 @@ def test_tests_mirror_modules() -> None:
         if not any((folder / f"{name}.py").exists() or (folder / name / "__init__.py").exists() for name in names):
             lost.append(str(file.relative_to(ROOT)))
     assert not lost, f"these mirror no module: {lost}"
-
-
-def test_unsettled_tests_exist() -> None:
-    listed = [line for line in (ROOT / "tests" / "unsettled.txt").read_text().splitlines() if line.startswith("tests/")]
-    for line in listed:
-        file, _, test = line.partition("::")
-        assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text(), line
