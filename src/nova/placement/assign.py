@@ -40,6 +40,9 @@ from nova.placement.index import HostIndex, build, nearest, raise_free, set_free
 from nova.placement.local import improve, place_whole
 from nova.placement.transport import transport
 
+KEYED_TRIALS = 20
+"""Cuts tried in exchanges, per sub-join, where all divide by key."""
+
 
 @dataclass(frozen=True)
 class Assignment:
@@ -434,6 +437,9 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
         at = slot[at]
         gone = (at < 0) & (np.arange(at.shape[1]) < np.array([way.pieces for way in ways])[begun][:, None])
         begin = felt.Start(np.where(gone.any(axis=1), -1, begun), at, start.trials)
+    by_key = ranges >= 2 if options.partition in ("auto", "key") else np.zeros(len(rows), np.bool_)
+    if start is None and by_key.all():  # a short search: the transportation problem below divides keys better
+        begin = felt.Start.of_nothing(len(rows), KEYED_TRIALS * len(rows))
     costs = state.costs(rows)
     cut, where = felt.place(
         costs,
@@ -449,11 +455,12 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
         begin,
     )
     placed = replicas_of(ways, cut, index.node[where])
-    if ((cut < 0) | np.isin(cut, [x for x, way in enumerate(ways) if way.kind == SLICE])).any():
+    sliced = (cut < 0) | np.isin(cut, [x for x, way in enumerate(ways) if way.kind == SLICE])
+    if sliced.any() or (start is None and by_key.all()):
         task = drain.Task(
             costs, some.demand, windows, limit, nodes.other_load[index.node], weight, options.arrival_scv, tail
         )
-        other = _by_drain_time(state, some, task, ranges >= 2, placed, bool((cut >= 0).all()))
+        other = _by_drain_time(state, some, task, np.where(by_key, ranges, 1.0), placed, bool((cut >= 0).all()))
         if other is not None:
             return replace(other, join=rows[other.join].astype(np.int32)), np.empty(0, np.int32)
     index.free = np.maximum(hosts.free, 0.0)
@@ -467,29 +474,37 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
 
 
 def _by_drain_time(
-    state: _State, some: SubJoins, task: drain.Task, keyed: Bools, placed: Replicas, complete: bool
+    state: _State, some: SubJoins, task: drain.Task, ranges: Floats, placed: Replicas, complete: bool
 ) -> Replicas | None:
     """All sub-joins by the transportation problem of drain times, where that has room for all and costs less than what
-    is `placed`; None elsewhere."""
+    is `placed`; None elsewhere. `ranges` of keys that a sub-join divides into, 1 where it has no key."""
     options, index, nodes, demand = state.options, state.index, state.problem.nodes, some.demand
-    keyed = keyed & (options.partition in ("auto", "key"))
+    keyed = ranges >= 2
     divisible = keyed | ((task.windows <= LONG_WINDOW_MS) & (options.partition == "auto"))
     if options.c_min > 0 or state.largest < demand.max() or not divisible.any():
         return None
     most_used = 1.0 if options.partition == "auto" else options.utilisation
-    for level in drain.LEVELS:
-        used = replace(options, utilisation=min(level, most_used))
-        flow = task.divide(usable(nodes, used)[index.node], keyed)
-        if flow.sum() >= demand.sum() * (1 - 1e-9):
-            break
-    else:
-        return None
+    flow = task.balance(usable(nodes, options)[index.node]) if keyed.all() else None
+    if flow is None:
+        for level in drain.LEVELS:
+            used = replace(options, utilisation=min(level, most_used))
+            flow = task.divide(usable(nodes, used)[index.node], keyed)
+            if flow.sum() >= demand.sum() * (1 - 1e-9):
+                break
+        else:
+            return None
     slot, join = np.nonzero(flow)
     share = flow[slot, join] / demand[join]
+    kept = ~keyed[join] | (share * ranges[join] >= 1)  # a part has a range of keys at least; others take its crumbs
+    share = share / np.bincount(join[kept], share[kept], len(some))[join]
+    join, slot, share = join[kept], slot[kept], share[kept]
     join, slot, start, to = _slices(join.astype(np.int32), slot.astype(np.int32), share, len(some))
     parts = np.bincount(join, minlength=len(some))
     most = len(index) if options.max_replicas is None else options.max_replicas
     if (parts > np.where(divisible, most, 1)).any() or (parts == 0).any():
+        return None
+    load = np.bincount(slot, (to - start) * demand[join], len(index))
+    if (load > usable(nodes, replace(options, utilisation=most_used))[index.node] * (1 + 1e-9)).any():
         return None
     number = np.full(len(nodes), -1, np.int64)
     number[index.node] = np.arange(len(index))
@@ -499,7 +514,7 @@ def _by_drain_time(
     by_key, share = keyed[join], to - start
     if complete and task.cost(join, slot, share, share * demand[join], (share < 1) & ~by_key) >= now:
         return None
-    index.free = np.maximum(index.free - flow.sum(axis=1), 0.0)
+    index.free = np.maximum(index.free - load, 0.0)
     raise_free(index.free, index.most_free, index.offsets)
     zero, one = np.zeros(len(join)), np.ones(len(join))
     slices = np.where(by_key, 0.0, start), np.where(by_key, 1.0, to)
