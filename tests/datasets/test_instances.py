@@ -56,7 +56,7 @@ def test_unknown_nodes_are_named(tmp_path: Path, changes: dict[str, object], mes
 
 
 def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="no such instance"):
+    with pytest.raises(InvalidInput, match="no such file of an instance"):
         load(tmp_path / "absent.json")
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(InvalidInput, match="not JSON"):

@@ -81,13 +81,13 @@ def replan(state: State, impact: Impact) -> None:
     state.replan_gain_ms = None
     if not _worth_a_look(state, impact):
         return
-    _follow(state, impact, TRIALS)
-    now = standing(state)
     cost = total_cost(state.handle, state.joins.end, state.nodes.end)
+    stirred = not 1 / STIRRED <= cost / max(state.settled_cost, 1e-300) <= STIRRED
+    _follow(state, impact, TRIALS, stirred)
+    now = standing(state)
     few = state.nodes.end - len(state.nodes.free) <= FEW
-    stirred = few or not 1 / STIRRED <= cost / max(state.settled_cost, 1e-300) <= STIRRED
-    if now > AS_GOOD * state.standing or (now > TIGHT and stirred):
-        _follow(state, impact, None)
+    if now > AS_GOOD * state.standing or (now > TIGHT and (stirred or few)):
+        _follow(state, impact, None, stirred)
         now = state.standing = standing(state)
     state.standing = min(now, state.standing)
     state.settled_cost = float(total_cost(state.handle, state.joins.end, state.nodes.end))
@@ -110,8 +110,9 @@ def _worth_a_look(state: State, impact: Impact) -> bool:
     return bool(state.backlog.queue) or standing(state) > CLOSE
 
 
-def _follow(state: State, impact: Impact, trials: int | None) -> None:
-    """Take over what is worth it of a whole plan, made afresh (no `trials`) or from what runs."""
+def _follow(state: State, impact: Impact, trials: int | None, stirred: bool) -> None:
+    """Take over what is worth it of a whole plan, made afresh (no `trials`) or from what runs: near the step's events
+    or, where these `stirred` the cost of all, anywhere."""
     found = _whole_plan(state, trials)
     if found is None:
         return
@@ -121,7 +122,7 @@ def _follow(state: State, impact: Impact, trials: int | None) -> None:
     near, changed = {*impact.reasons, *impact.placed}, {*impact.opened, *impact.crowded}
     for group in _groups(moved, running, fresh):
         hosts = {host for row in group for host in (*running[row].hosts, *fresh[row].hosts)}
-        touched = not (near.isdisjoint(group) and hosts.isdisjoint(changed)) or _runs_more(group, running)
+        touched = stirred or not (near.isdisjoint(group) and hosts.isdisjoint(changed)) or _runs_more(group, running)
         gain = _gain(state, group, running, fresh)
         if touched and _pays(state, group, running, fresh, gain) and _separate(group, fresh):
             _take_over(state, impact, group, fresh)

@@ -6,12 +6,12 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
+if TYPE_CHECKING:  # who only reads the text of conditions, such as the journal, needs no numeric libraries
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
 
 FORMS: Final = "label = value, label != value, label in [a, b], label >= number (also >, <=, <), joined by `and`"
 _ORDERS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
@@ -41,6 +41,10 @@ class Requirement:
 
     def met(self, labels: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]:
         """Which nodes meet it; one without the label does not."""
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         column = labels[self.label]
         if self.how in _ORDERS:
             numbers = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -78,6 +82,8 @@ def parse(text: str) -> tuple[Requirement, ...]:
 
 def allowed(requires: Sequence[Requirement], labels: Mapping[str, pa.Array], nodes: int) -> npt.NDArray[np.bool_]:
     """Which nodes meet all conditions."""
+    import numpy as np
+
     met = np.ones(nodes, dtype=np.bool_)
     for one in requires:
         met &= one.met(labels)
@@ -88,6 +94,8 @@ def came_nearest(
     requires: Sequence[Requirement], labels: Mapping[str, pa.Array], ids: pa.StringArray, hosts: npt.NDArray[np.bool_]
 ) -> str:
     """The hosts that fail the fewest conditions, and which ones."""
+    import numpy as np
+
     met = np.array([one.met(labels) for one in requires])
     rows = np.flatnonzero(hosts)
     best = rows[np.argsort(-met[:, rows].sum(axis=0), kind="stable")][:3]
