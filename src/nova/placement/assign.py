@@ -157,6 +157,13 @@ class _State:
         self.prices = Prices.of(problem, joins, options)
 
     @cached_property
+    def slot_of(self) -> npt.NDArray[np.int64]:
+        """Slot of each node in the index; −1 where it is no host, and at the end, for what is nowhere."""
+        slots = np.full(len(self.problem.nodes) + 1, -1, np.int64)
+        slots[self.index.node] = np.arange(len(self.index))
+        return slots
+
+    @cached_property
     def demand(self) -> Demand:
         at, joins = self.space.coordinates, self.joins
         left, right, sink = (np.take(at, nodes, axis=0) for nodes in (joins.left_node, joins.right_node, joins.sink))
@@ -431,13 +438,11 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
     rules = np.array([weight, options.arrival_scv, tail, state.largest, options.c_min, most])
     begin = None
     if start is not None:
-        slot = np.full(len(nodes) + 1, -1, np.int64)  # the last one for what is nowhere
-        slot[index.node] = np.arange(len(index))
         begun, at = recognise(ways, start.of(rows, len(joins)).replicas, len(rows))
-        at = slot[at]
+        at = state.slot_of[at]
         gone = (at < 0) & (np.arange(at.shape[1]) < np.array([way.pieces for way in ways])[begun][:, None])
         begin = felt.Start(np.where(gone.any(axis=1), -1, begun), at, start.trials)
-    by_key = ranges >= 2 if options.partition in ("auto", "key") else np.zeros(len(rows), np.bool_)
+    by_key = _keyed(state.problem, some, options)
     if start is None and by_key.all():  # a short search: the transportation problem below divides keys better
         begin = felt.Start.of_nothing(len(rows), KEYED_TRIALS * len(rows))
     costs = state.costs(rows)
@@ -506,11 +511,9 @@ def _by_drain_time(
     load = np.bincount(slot, (to - start) * demand[join], len(index))
     if (load > usable(nodes, replace(options, utilisation=most_used))[index.node] * (1 + 1e-9)).any():
         return None
-    number = np.full(len(nodes), -1, np.int64)
-    number[index.node] = np.arange(len(index))
     left, right = placed.rates(some)
     narrow = placed.slice_to - placed.slice_from < 1
-    now = task.cost(placed.join, number[placed.node], placed.volume, left + right, narrow)
+    now = task.cost(placed.join, state.slot_of[placed.node], placed.volume, left + right, narrow)
     by_key, share = keyed[join], to - start
     if complete and task.cost(join, slot, share, share * demand[join], (share < 1) & ~by_key) >= now:
         return None

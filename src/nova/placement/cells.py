@@ -123,8 +123,7 @@ class _Dealer:
         )
         self.hosts = index.points.T.astype(f32), index.heights.astype(f32)
         self.levels = levels_of(len(index))
-        bounds = [np.array([0, len(index)], dtype=np.int64), *self.levels]
-        self.children = [np.searchsorted(cuts, above) for cuts, above in zip(self.levels, bounds, strict=False)]
+        self.children = children_of(self.levels)
         self.prices = [np.zeros(len(cuts) - 1, f32) for cuts in self.levels]
         if len(self.levels) > 1:
             self.prices[0] = _prices(demand, weights, order, *self.cells(0.0)[0])
@@ -180,6 +179,12 @@ def levels_of(hosts: int) -> list[npt.NDArray[np.int64]]:
             levels.append(np.append(inner, hosts).astype(np.int64))
     levels.append(np.arange(hosts + 1, dtype=np.int64))
     return levels
+
+
+def children_of(levels: list[npt.NDArray[np.int64]]) -> list[npt.NDArray[np.int64]]:
+    """Where the children of each cell begin, level by level; the first level has one parent, the whole table."""
+    parents = [levels[0][[0, -1]], *levels]
+    return [np.searchsorted(cuts, above) for cuts, above in zip(levels, parents, strict=False)]
 
 
 def _cuts(hosts: int, size: int) -> npt.NDArray[np.int64]:

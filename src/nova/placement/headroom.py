@@ -25,6 +25,7 @@ from nova.placement.cells import (
     Demand,
     Placed,
     Singles,
+    children_of,
     costs_at,
     descend,
     descend_first,
@@ -81,13 +82,12 @@ def fill_felt(index: HostIndex, demand: Demand, weights: Floats, order: Ints, qu
     left out."""
     market = _Market(index, demand, weights, order, queues)
     late, parts = order, []
+    placed = np.zeros(len(demand), np.bool_)
     for wider in WIDER:
         classes = min(-(-CLASSES * len(late) // len(order)), len(late))
         for some in np.array_split(late, classes):
             parts.append(market.deal(some, wider))
-        placed = np.zeros(len(demand), np.bool_)
-        for part in parts:
-            placed[part.join] = True
+            placed[parts[-1].join] = True
         late = order[~placed[order]]
         if not len(late):
             break
@@ -108,8 +108,7 @@ class _Market:
         self.levels = levels_of(len(index))
         top = self.levels[0] if len(self.levels) > 1 else np.array([0, len(index)], np.int64)
         self.top = top
-        bounds = [np.array([0, len(index)], dtype=np.int64), *self.levels]
-        self.children = [np.searchsorted(cuts, above) for cuts, above in zip(self.levels, bounds, strict=False)]
+        self.children = children_of(self.levels)
         self.mean = float(demand.amount[order].mean())
         offered, stays = _offers(
             index.free,
