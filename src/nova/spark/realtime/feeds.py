@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +36,7 @@ from nova.spark.dead_letters import (
     Letter,
     LetterBox,
 )
+from nova.spark.realtime.background import Background
 from nova.spark.realtime.frames import Rows
 from nova.spark.realtime.log import Log
 from nova.spark.sources import generator
@@ -126,7 +126,7 @@ class Blocks(Protocol):
 
 
 @dataclass
-class Paced:
+class Paced(Background):
     """Tuples when their time has come by the clock."""
 
     blocks: Blocks
@@ -134,26 +134,8 @@ class Paced:
     known: Known
     clock: Clock
     ended: bool = False
-    failure: BaseException | None = None
-    _stopped: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            self._feed()
-        except BaseException as error:  # told by the run, which polls
-            self.failure = error
-
-    def _feed(self) -> None:
+    def work(self) -> None:
         have = [tap.log.rows for tap in self.taps]
         at = min(have)
         began = False

@@ -10,7 +10,6 @@ knows them; what it does not know is told, and such a run goes in batches.
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from nova.files import appearing
 from nova.model.errors import NovaError
 from nova.spark.dead_letters import LetterBox
 from nova.spark.job.sinks import json_lines
+from nova.spark.realtime.background import Background
 from nova.spark.realtime.feeds import Known, Tap, document, put_aside
 from nova.spark.sources.kafka import Address, Layout
 
@@ -119,7 +119,7 @@ def record_reader(
 
 
 @dataclass
-class Records:
+class Records(Background):
     """The records of a topic as they come."""
 
     layout: Layout
@@ -133,7 +133,6 @@ class Records:
     note: Path
     """How far the topic was read when the logs had how many tuples, written now and then: a start looks through what
     the logs got since."""
-    failure: BaseException | None = None
     next: list[dict[int, int]] = field(default_factory=list)
     """The offset behind the last record of each partition in each log."""
     _ends: set[int] = field(default_factory=set)
@@ -142,18 +141,10 @@ class Records:
     """Whether all were."""
     _last_s: float = 0.0
     _noted_s: float = 0.0
-    _stopped: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
 
     def start(self) -> None:
         self.recall()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
+        super().start()
 
     @property
     def ended(self) -> bool:
@@ -174,13 +165,7 @@ class Records:
                         at[partition] = max(at.get(partition, 0), offset + 1)
             self.next.append(at)
 
-    def _run(self) -> None:
-        try:
-            self._follow()
-        except BaseException as error:  # told by the run, which polls
-            self.failure = error
-
-    def _follow(self) -> None:
+    def work(self) -> None:
         from confluent_kafka import Consumer, KafkaError
 
         consumer = Consumer(

@@ -26,6 +26,7 @@ from nova.files import appearing, name_of
 from nova.routing.flow import Flow
 from nova.routing.packets import MOMENT, Names
 from nova.spark.job.sinks import FILES, SHOWN, json_lines, plain
+from nova.spark.realtime.background import Background
 from nova.spark.realtime.frames import Frame, decode, kinds_of, restored, tables, whole
 from nova.spark.sources.clock import Clock
 from nova.spark.sources.mqtt import Broker
@@ -160,7 +161,7 @@ class ToMqtt:
 
 
 @dataclass
-class Publisher:
+class Publisher(Background):
     """Follows the staged files of one query in the background."""
 
     staged: Path
@@ -170,33 +171,21 @@ class Publisher:
     target: Target
     clock: Clock | None = None
     """By which results that go out as they come are late."""
-    failure: BaseException | None = None
     _took_us: dict[str, Counter[float]] = field(default_factory=lambda: defaultdict(Counter))
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _read: dict[str, int] = field(default_factory=dict)
     """Bytes of each file that were handed out."""
-    _stopped: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
 
     def stop(self) -> None:
         """Publish what is left of committed batches, then stop."""
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
+        super().stop()
         if self.failure is None:
             self.step()
         self.target.close()
 
-    def _run(self) -> None:
-        try:
-            while not self._stopped.wait(AT_ONCE_S if self.target.at_once else POLL_S):
-                self.step()
-        except BaseException as error:  # told by the run, which polls
-            self.failure = error
+    def work(self) -> None:
+        while not self._stopped.wait(AT_ONCE_S if self.target.at_once else POLL_S):
+            self.step()
 
     def step(self) -> None:
         """Hand out what is new, and delete the files of batches that are committed and handed out."""
