@@ -59,7 +59,9 @@ def test_prometheus_names_nodes_by_their_addresses(tmp_path: Path) -> None:
         {"from": "gke-a-1", "to": "gke-b-1", "rtt_ms": "91.2"},
         {"from": "gke-a-2", "to": "gke-b-1", "rtt_ms": "89.1"},
     ]
-    assert told["warnings"] == ["1 failed or empty measurements left out"]
+    failed, whole = told["warnings"]
+    assert failed == "1 failed or empty measurements left out"
+    assert "probe_duration_seconds counts resolving and connecting, too" in whole
 
 
 def test_prometheus_without_a_unit_asks_for_it(tmp_path: Path) -> None:
@@ -71,6 +73,28 @@ def test_prometheus_without_a_unit_asks_for_it(tmp_path: Path) -> None:
     assert rows(tmp_path / "rtt.csv") == [{"from": "a", "to": "b", "rtt_ms": "11.0"}]
     told = invoke("import", "prometheus", file, "-o", tmp_path, "--unit", "ms", "--from-label", "pod")
     assert "name it with --from-label" in told.stderr
+
+
+def test_of_a_probe_s_phases_the_round_trip_counts(tmp_path: Path) -> None:
+    told = invoke_json("import", "prometheus", SAMPLES / "prometheus-icmp.json", "-o", tmp_path)
+    assert rows(tmp_path / "rtt.csv") == [{"from": "10.132.0.5", "to": "10.132.0.6", "rtt_ms": "11.7"}]
+    assert told["warnings"] == ["2 series of other phases than rtt or connect left out"]
+
+
+def test_who_probes_is_the_instance_where_another_label_says_whom(tmp_path: Path) -> None:
+    invoke("import", "prometheus", SAMPLES / "prometheus-ping-exporter.json", "-o", tmp_path)
+    assert rows(tmp_path / "rtt.csv") == [
+        {"from": "10.132.0.5", "to": "10.132.0.6", "rtt_ms": "12.1"},
+        {"from": "10.132.0.6", "to": "10.132.0.5", "rtt_ms": "12.3"},
+    ]
+
+
+def test_counters_are_no_latencies(tmp_path: Path) -> None:
+    text = (SAMPLES / "prometheus-ping-exporter.json").read_text()
+    (tmp_path / "sum.json").write_text(text.replace("ping_rtt_mean_seconds", "peers_response_time_s_sum"))
+    told = invoke("import", "prometheus", tmp_path / "sum.json", "-o", tmp_path, "--unit", "s")
+    assert told.exit_code == 2
+    assert "rate(peers_response_time_s_sum[5m]) / rate(peers_response_time_s_count[5m])" in told.stderr
 
 
 def test_goldpinger(tmp_path: Path) -> None:
@@ -147,7 +171,7 @@ def test_a_broken_ini_inventory_is_told(text: str, message: str, tmp_path: Path)
     assert message in told.stderr
 
 
-@pytest.mark.parametrize("file", ["ansible-inventory.json", "inventory.yaml"])
+@pytest.mark.parametrize("file", ["ansible-inventory.json", "ansible-export.json", "inventory.yaml"])
 def test_ansible(file: str, tmp_path: Path) -> None:
     assert invoke("import", "ansible", SAMPLES / file, "-o", tmp_path, "--capacity", "500/s").exit_code == 0
     found = {row["id"]: row for row in rows(tmp_path / "nodes.csv")}
@@ -158,6 +182,32 @@ def test_ansible(file: str, tmp_path: Path) -> None:
     }
     assert found["edge-1"]["address"] == "192.0.2.11"
     assert found["core-1"]["group"] == "core"
+
+
+def test_an_inventory_script_without_variables(tmp_path: Path) -> None:
+    (tmp_path / "script.json").write_text(json.dumps({"edge": ["e1", "e2"], "core": {"hosts": ["c1"], "vars": {}}}))
+    assert invoke("import", "ansible", tmp_path / "script.json", "-o", tmp_path).exit_code == 0
+    assert [(row["id"], row["group"]) for row in rows(tmp_path / "nodes.csv")] == [
+        ("e1", "edge"), ("e2", "edge"), ("c1", "core"),
+    ]  # fmt: skip
+
+
+def test_groups_that_would_never_end_are_told(tmp_path: Path) -> None:
+    """Two groups on each of 40 levels, both children of both above: a million million ways down."""
+    groups = {f"{side}{k}": {"children": [f"a{k + 1}", f"b{k + 1}"]} for k in range(40) for side in "ab"}
+    for name, document in (("wide", groups), ("self", {"a": {"children": ["a"]}})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+        told = invoke("import", "ansible", tmp_path / f"{name}.json", "-o", tmp_path)
+        assert told.exit_code == 2, told.output
+        assert "nested too deep" in told.stderr or "child of itself" in told.stderr
+
+
+def test_offsets_from_consumer_groups(tmp_path: Path) -> None:
+    before, after = (SAMPLES / f"consumer-groups-{when}.txt" for when in ("before", "after"))
+    told = invoke("import", "kafka", before, after, "--seconds", 60, "--node", "broker", "-o", tmp_path)
+    assert told.exit_code == 0, told.output
+    assert [row["rate"] for row in rows(tmp_path / "orders.csv")] == ["10.0", "0.0"]
+    assert rows(tmp_path / "payments.csv") == [{"id": "payments-0", "node": "broker", "rate": "50.0"}]
 
 
 def test_kafka_rates(tmp_path: Path) -> None:

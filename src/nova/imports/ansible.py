@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,10 @@ def read(path: Path, capacity: float) -> Imported:
     document = need(_document(path), dict, path, "")
     hosts: dict[str, dict[str, Any]] = {}
     groups: dict[str, list[str]] = {}
-    if "_meta" in document:
-        known = need(need(document["_meta"], dict, path, "_meta").get("hostvars") or {}, dict, path, "_meta.hostvars")
-        for name, group in document.items():
-            for host in (group.get("hosts") or []) if isinstance(group, dict) and name != "_meta" else []:
-                own = need(known.get(need(host, str, path, f"{name}.hosts"), {}), dict, path, f"_meta.hostvars.{host}")
-                hosts.setdefault(host, dict(own))
-                groups.setdefault(host, []).append(name)
-    else:
-        for name, group in document.items():
-            _walk(name, group, {}, hosts, groups, path, 0)
+    if "_meta" in document or any(_listed(group) for group in document.values()):
+        document = _nested(document, path)
+    for name, group in document.items():
+        _walk(name, group, {}, hosts, groups, path, 0)
     if not hosts:
         raise wrong(path, "no hosts here: write them with `ansible-inventory --list`")
     rows = [_row(host, own, groups[host], path, capacity) for host, own in hosts.items()]
@@ -50,6 +45,39 @@ def _document(path: Path) -> Any:
     return inventory.parse(text, path)
 
 
+def _listed(group: Any) -> bool:
+    """Whether a group names its hosts or children in a list, as `--list` and inventory scripts do."""
+    return isinstance(group, list) or (
+        isinstance(group, dict) and any(isinstance(group.get(part), list) for part in ("hosts", "children"))
+    )
+
+
+def _nested(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The inventory of `--list` (or of a script) as YAML would say it: groups below groups, variables with hosts."""
+    meta = need(document.get("_meta") or {}, dict, path, "_meta")
+    known = need(meta.get("hostvars") or {}, dict, path, "_meta.hostvars")
+    flat = {
+        name: {"hosts": group} if isinstance(group, list) else need(group or {}, dict, path, name)
+        for name, group in document.items()
+        if name != "_meta"
+    }
+    below = {str(child) for name, one in flat.items() for child in need(one.get("children") or [], list, path, name)}
+
+    def tree(name: str, above: tuple[str, ...]) -> dict[str, Any]:
+        inventory.refuse_endless(name, above, next(made), path)
+        one = flat.get(name, {})
+        named = [need(host, str, path, f"{name}.hosts") for host in need(one.get("hosts") or [], list, path, name)]
+        return {
+            "hosts": {host: known.get(host) for host in named},
+            "vars": one.get("vars"),
+            "children": {str(child): tree(str(child), (*above, name)) for child in one.get("children") or []},
+        }
+
+    made = count()
+    top = [name for name in flat if name not in below]
+    return {name: tree(name, ()) for name in top or flat}
+
+
 def _walk(
     name: str,
     group: Any,
@@ -62,7 +90,7 @@ def _walk(
     """A group of a YAML inventory with its hosts, variables and children."""
     if group is None:
         return
-    if depth > 50:
+    if depth > inventory.DEPTH:
         raise wrong(path, "groups are nested too deep", name)
     one = need(group, dict, path, name)
     settings = {**above, **need(one.get("vars") or {}, dict, path, f"{name}.vars")}
@@ -83,5 +111,5 @@ def _row(host: str, own: dict[str, Any], groups: list[str], path: Path, capacity
     except ValueError as error:
         raise wrong(path, str(error), f"{host}.{CAPACITY}", own[CAPACITY]) from None
     address = own.get("ansible_host", "")
-    kept = [name for name in groups if name not in ("all", "ungrouped")]
+    kept = dict.fromkeys(name for name in groups if name not in ("all", "ungrouped"))
     return {"id": host, "capacity": stated, "address": str(address), "group": " ".join(kept)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from nova.imports.tables import wrong
 _SECTION = re.compile(r"\[(?P<group>[^:\]]+)(?::(?P<kind>[a-z]+))?\]\s*(?:[#;].*)?")
 _RANGE = re.compile(r"\[([0-9]+|[a-z]|[A-Z]):([0-9]+|[a-z]|[A-Z])(?::([0-9]+))?\]")
 MOST = 100_000
-"""Hosts that one pattern such as `web[01:50]` may stand for."""
+"""Hosts that one pattern such as `web[01:50]` may stand for; places in the tree of groups that they may have."""
+DEPTH = 50
+"""Groups below each other."""
 
 
 def parse(text: str, path: Path) -> dict[str, Any]:
@@ -52,17 +54,25 @@ def parse(text: str, path: Path) -> dict[str, Any]:
     top = [name for name in hosts if name not in below and name != "all"]
 
     def tree(name: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
-        if name in above:
-            raise wrong(path, "a group is a child of itself", name)
+        refuse_endless(name, above, next(made), path)
         reached.add(name)
         inner = {child: tree(child, (*above, name)) for child in children.get(name, [])}
         return {"hosts": hosts.get(name, {}), "vars": settings.get(name, {}), "children": inner}
 
+    made = count()
     whole = tree("all")
     whole["children"] |= {name: tree(name) for name in top}
     if lost := sorted(hosts.keys() - reached):  # reached from no group but itself
         raise wrong(path, "a group is a child of itself", lost[0])
     return {"all": whole}
+
+
+def refuse_endless(name: str, above: tuple[str, ...], made: int, path: Path) -> None:
+    """Raise where a group stands below itself, too deep, or in too many places to be written out."""
+    if name in above:
+        raise wrong(path, "a group is a child of itself", name)
+    if len(above) > DEPTH or made > MOST:
+        raise wrong(path, "groups are nested too deep", name)
 
 
 def _words(line: str, path: Path, number: int) -> list[str]:

@@ -14,6 +14,13 @@ LABELS = {
     "node.kubernetes.io/instance-type": "instance_type",
     "kubernetes.io/arch": "arch",
 }
+OLD_LABELS = {
+    "failure-domain.beta.kubernetes.io/zone": "zone",
+    "failure-domain.beta.kubernetes.io/region": "region",
+    "beta.kubernetes.io/instance-type": "instance_type",
+    "beta.kubernetes.io/arch": "arch",
+}
+"""As clusters before 1.17 call them; newer ones often have both."""
 _SCALE = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3} | {
     prefix + binary: (2.0**10 if binary else 1e3) ** (power + 1)
     for power, prefix in enumerate(("k", "M", "G", "T", "P", "E"))
@@ -63,7 +70,8 @@ def _node(item: dict[str, Any], path: Path, k: int, per_core: float) -> Row:
         t for t in spec.get("taints") or [] if isinstance(t, dict) and t.get("effect") in ("NoSchedule", "NoExecute")
     ]
     open_ = conditions.get("Ready", "True") == "True" and not spec.get("unschedulable") and not taints
-    addresses = {str(a.get("type")): a.get("address") for a in status.get("addresses") or [] if isinstance(a, dict)}
+    known = [(str(a.get("type")), a.get("address")) for a in status.get("addresses") or [] if isinstance(a, dict)]
+    addresses = dict(reversed(known))  # of a dual-stack node the first one is its own
     labels = need(metadata.get("labels") or {}, dict, path, f"items.{k}.metadata.labels")
     return {
         "id": need(metadata.get("name"), str, path, f"items.{k}.metadata.name"),
@@ -72,5 +80,5 @@ def _node(item: dict[str, Any], path: Path, k: int, per_core: float) -> Row:
         "address": addresses.get("InternalIP", ""),
         "cores": cores,
         "memory_gb": round(memory / 1e9, 2),
-        **{column: labels[label] for label, column in LABELS.items() if label in labels},
+        **{column: labels[label] for label, column in (OLD_LABELS | LABELS).items() if label in labels},
     }
