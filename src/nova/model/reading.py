@@ -15,10 +15,12 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from nova.model.errors import Fault, InvalidInput
-from nova.model.limits import refuse_beyond
+from nova.model.limits import available_bytes, refuse_beyond
 
 CELL = 8
 """Bytes that a cell takes at least once it is unpacked: a run of equal values is nearly nothing in the file."""
+IN_MEMORY = 10
+"""Bytes of memory that a byte of JSON may take once it is parsed."""
 SHOWN = 20
 """Wrong rows of one column that an error lists."""
 
@@ -54,9 +56,14 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
 
 def read_bytes(path: Path, what: str) -> bytes:
-    """A file's content; what cannot be read is told."""
+    """A file's content; what cannot be read, or would not fit into memory as values, is told."""
+    most = available_bytes() // IN_MEMORY
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:  # a pipe or a device does not say how long it is
+            content = file.read(most + 1)
+        if len(content) > most:
+            refuse_beyond(str(path), f"{what} of so many bytes", max(path.stat().st_size, most + 1) * IN_MEMORY)
+        return content
     except FileNotFoundError:
         raise InvalidInput([Fault(str(path), f"no such file of {what}")]) from None
     except OSError as error:
