@@ -37,6 +37,23 @@ def test_plans_the_initial_scenario(tmp_path: Path) -> None:
     assert document["options"]["seed"] == 7
 
 
+def test_without_an_output_it_is_only_shown(scenario_file: Path, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    told = invoke("plan", scenario_file)
+    assert told.exit_code == 0, told.output
+    assert "Where the joins run" in told.stdout
+    assert "nothing is written without -o" in told.stdout
+    assert len(invoke_json("plan", scenario_file)["placements"]) == 2
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_sink_that_cannot_take_the_results_is_told(tmp_path: Path) -> None:
+    path = write_scenario(tmp_path, small(hq=1))
+    told = invoke("plan", path)
+    assert "hq gets " in told.stderr
+    assert "can take 1" in told.stderr
+
+
 def test_json_says_the_same_as_the_plan(scenario_file: Path, tmp_path: Path) -> None:
     figures = invoke_json("plan", scenario_file, "-o", tmp_path / "deep" / "plan")
     replicas = pq.read_table(tmp_path / "deep" / "plan" / "replicas.parquet").to_pylist()

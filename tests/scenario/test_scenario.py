@@ -12,10 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders import FILES, write_files, write_scenario
+from nova.model.errors import InvalidInput
 from nova.model.options import Options
 from nova.model.problem import Dense, Equal, Pairs
+from nova.model.rates import pair_rates, result_rates
 from nova.placement.resolve import resolve
 from nova.scenario import Columns, load
+from nova.scenario.writer import write
 
 SCENARIO = FILES["scenario.yaml"]
 
@@ -226,3 +229,17 @@ def test_a_million_nodes_load(tmp_path: Path) -> None:
     problem = load(tmp_path / "scenario.yaml").problem
     assert len(problem.nodes) == n
     assert len(resolve(problem)) == 900_000
+
+
+def test_a_query_may_say_which_share_of_its_pairs_matches(tmp_path: Path) -> None:
+    """What is stated stays so when the scenario is written again; filters of streams are for SQL."""
+    changes = {"scenario.yaml": SCENARIO.replace("on: region", "on: region\n    selectivity: {join: 0.1}")}
+    problem = load(write_files(tmp_path / "stated", changes)).problem
+    joins = resolve(problem)
+    assert result_rates(problem, joins) == pytest.approx(0.1 * pair_rates(problem, joins))
+    file = write(tmp_path / "again", problem, Options())
+    assert file is not None
+    assert load(file).problem.queries[0].output == problem.queries[0].output
+    wrong = {"scenario.yaml": SCENARIO.replace("on: region", "on: region\n    selectivity: {pressure: 0.1}")}
+    with pytest.raises(InvalidInput, match="`selectivity` has `join` alone"):
+        load(write_files(tmp_path / "wrong", wrong))

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ENDINGS = (".csv", ".parquet")
+DIGITS = {"share": 6, "tuples_per_s": 3, "way_ms": 3}
+"""Digits behind the point in CSV, which people read; Parquet has all of them."""
 LEAST_ROWS = 12
 """Rows that are shown on the smallest terminal."""
 AROUND = 22
@@ -58,6 +60,7 @@ def _largest(found: pa.Table, most: int) -> list[dict[str, Any]]:
 
 def write_placements(found: pa.Table, file: Path) -> None:
     """The whole table as CSV or Parquet, by the ending of the name."""
+    import pyarrow.compute as pc
     import pyarrow.csv as pacsv
     import pyarrow.parquet as pq
 
@@ -68,6 +71,9 @@ def write_placements(found: pa.Table, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         with appearing(file) as draft:
             if file.suffix.lower() == ".csv":
+                for column, digits in DIGITS.items():
+                    at = found.column_names.index(column)
+                    found = found.set_column(at, column, pc.round(found[column], digits))
                 pacsv.write_csv(found, draft, pacsv.WriteOptions(quoting_style="needed"))
             else:
                 pq.write_table(found, draft)

@@ -25,7 +25,8 @@ def command(
         "-o",
         "--output",
         metavar="PLAN",
-        help="Folder of the plan; FILE.csv or FILE.parquet for the table of placements. May be given for both.",
+        help="Folder of the plan; FILE.csv or FILE.parquet for the table of placements. May be given for both, or not"
+        " at all to look first.",
     ),
     all_rows: bool = typer.Option(False, "--all", help="Show every placement, not only what fits the terminal."),
     explain_query: bool = typer.Option(
@@ -56,7 +57,8 @@ def command(
     Options given here win over those of the scenario file. If the scenario is wrong or cannot fit, the command says
     what is missing, ends with exit code 2 and writes nothing.
 
-    Examples: `nova plan demo/scenario.yaml -o demo/plan --partition grid`, `nova plan demo/scenario.yaml -o plan.csv`
+    Examples: `nova plan demo/scenario.yaml`, `nova plan demo/scenario.yaml -o demo/plan --partition grid`,
+    `nova plan demo/scenario.yaml -o plan.csv`
     """
     overrides = {
         "seed": seed,
@@ -81,11 +83,9 @@ def command(
 
         explain_queries(scenario, as_json=as_json)
         return
-    if not outputs:
-        raise typer.BadParameter("the folder of the plan is missing", param_hint="'-o' / '--output'")
     from nova.scenario.folder import save
 
-    folder, files = _targets(outputs)
+    folder, files = _targets(outputs or [])
     started = time.perf_counter()
     with progress("reading the scenario"):
         from nova.scenario import load
@@ -102,7 +102,9 @@ def command(
         )
     from nova.cli.placements import print_placements, write_placements
     from nova.evaluation.placements import placements
+    from nova.evaluation.results import traffic
 
+    notes = traffic(loaded.problem, plan).warnings()
     found = placements(loaded.problem, plan)
     if folder is not None:
         save(plan, folder, loaded.problem)
@@ -115,12 +117,13 @@ def command(
                 "plan": None if folder is None else str(folder),
                 **figures,
                 "placements": found.to_pylist(),
-                "warnings": list(loaded.warnings),
+                "warnings": [*loaded.warnings, *notes],
             }
         )
     else:
         print_placements(found, all_rows=all_rows)
-        _print(figures, outputs)
+        _print(figures, outputs or [])
+    warn(notes)
     if figures["sliced_sub_joins"]:
         late = f"results up to {figures['slice_lateness_ms']:,.0f} ms late"
         warn([f"{figures['sliced_sub_joins']:,} sub-joins found room only by dealing out their windows: {late}"])
@@ -188,4 +191,7 @@ def _print(figures: dict[str, Any], outputs: list[Path]) -> None:
             ("straight to the sink (ignores capacity)", figures["sink_based_mean_ms"], figures["sink_based_p90_ms"]),
         ],
     )
-    typer.echo(f"wrote {', '.join(map(str, outputs))} in {figures['seconds']:.1f} s")
+    if outputs:
+        typer.echo(f"wrote {', '.join(map(str, outputs))} in {figures['seconds']:.1f} s")
+    else:
+        typer.echo(f"planned in {figures['seconds']:.1f} s; nothing is written without -o FOLDER")

@@ -303,9 +303,14 @@ class Explainer:
         said = (
             f"{split}: {len(self.plan.replicas):,} replicas on {len(hosts):,} hosts. They take in"
             f" {rate(traffic)} tuples/s, {rate(traffic - demand)} of them because parts of streams go to several hosts,"
-            f" and all hosts have room for {rate(room)}. {int((~nodes.hosts).sum()):,} nodes may not host, {below:,}"
-            f" can take less than C_min = {rate(options.c_min)}. {over:,} nodes are overloaded."
+            f" and all hosts have {'room without limit' if np.isinf(room) else f'room for {rate(room)}'}."
         )
+        for count, what in (
+            (int((~nodes.hosts).sum()), "may not host"),
+            (below, f"can take less than C_min = {rate(options.c_min)}"),
+        ):
+            said += f" {count:,} node{'s' if count > 1 else ''} {what}." if count else ""
+        said += f" {over:,} are overloaded." if over else " None is overloaded."
         return Stage(
             "Phase III: parts and hosts",
             said,
@@ -433,11 +438,14 @@ class Explainer:
         if len(able):
             nearest = int(able[np.argmin(costs[able])])
             worst = float(costs[self.flow.node[mine]].max())
-            where = "nearer" if costs[nearest] < worst - 1e-9 else "further away"
-            why = (
-                f"Of the hosts with room for all of its {rate(demand)} tuples/s the best, {ids[nearest].as_py()}, lies"
-                f" {where} ({costs[nearest]:,.1f} ms)"
-            )
+            name, able_to = ids[nearest].as_py(), f"has room for all of its {rate(demand)} tuples/s"
+            if costs[nearest] >= worst - 1e-9:
+                why = f"{name} is the best host that {able_to}, but lies further away ({costs[nearest]:,.1f} ms)"
+            elif options.waiting and np.isfinite(self.room[nearest]):
+                full = (self.room[nearest] - free[nearest] + demand) / self.room[nearest]
+                why = f"{name} {able_to}, but would be {full:.0%} full: tuples would wait there"
+            else:
+                why = f"{name} {able_to} and lies nearer, but was found later, when others had been placed"
         else:
             most = float(free[self.problem.nodes.hosts].max(initial=0.0))
             why = f"No host has room for all of its {rate(demand)} tuples/s (the most is {rate(most)})"
@@ -504,7 +512,8 @@ class Explainer:
         verdict[np.arange(len(order)) >= last] = "further"
         early = np.arange(len(order)) < last
         verdict[early & (left < need * (1 - TOLERANCE))] = "too small"
-        taken = room - left > TOLERANCE * np.maximum(room, 1.0)
+        taken = np.subtract(room, left, out=np.zeros(len(room)), where=np.isfinite(room))
+        taken = taken > TOLERANCE * np.maximum(room, 1.0)
         used_up = (left <= TOLERANCE * np.maximum(room, 1.0)) | (left < options.c_min)
         verdict[early & taken & used_up] = "full"
         verdict[early & (room < options.c_min)] = "below C_min"
@@ -670,6 +679,8 @@ class Explainer:
             left = max(room - load, 0.0)
             if left < options.c_min:
                 return f"{rate(left)} of {rate(room)} tuples/s are left, below C_min = {rate(options.c_min)}: closed."
+            if np.isinf(room):
+                return f"{rate(load)} tuples/s reach it; it takes any number."
             return f"{rate(left)} of {rate(room)} tuples/s are left."
         if not self.problem.nodes.hosts[row]:
             return "No join may run here."

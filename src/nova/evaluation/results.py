@@ -66,7 +66,7 @@ class Results:
         if self.unstated > CROSS * self.tuples_in:
             said.append(
                 f"{rate(self.tuples_in)} tuples/s in become {rate(self.unstated)} results/s if all tuples of a window "
-                "match each other; state output_rate, or the key's cardinality, where fewer do"
+                "match each other; where fewer do, state `selectivity: {join: SHARE}` or the key's cardinality"
             )
         return said
 

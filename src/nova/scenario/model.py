@@ -268,8 +268,8 @@ class Query(_Part):
     selectivity: dict[Name, Annotated[float, Field(ge=0, allow_inf_nan=False), _quantity(NUMBER)]] = Field(
         default_factory=dict
     )
-    """What is known about the data of an `sql` query: by stream the share of tuples that its filters let through;
-    `join`: the share of pairs in a window that join; `group`: groups per window."""
+    """What is known about the data: `join` is the share of the pairs in a window that match; for `sql` also, by stream,
+    the share of tuples that its filters let through, and `group`: groups per window."""
     requires: Requirements = ()
     """What a node must be or have to run this query, by labels of the nodes table: `region in [eu, ch]`, `gpu >= 1`,
     `arch = arm64`, joined by `and`, or as a list."""
@@ -299,8 +299,9 @@ class Query(_Part):
             if missing:
                 message = "{names} missing: give left and right, or `sql`"
                 raise PydanticCustomError("form", message, {"names": " and ".join(missing)})
-            if self.selectivity:
-                raise PydanticCustomError("form", "`selectivity` belongs to `sql`")
+            if self.selectivity.keys() - {"join"}:
+                message = "beside left and right, `selectivity` has `join` alone: the share of pairs that match"
+                raise PydanticCustomError("form", message)
         return self
 
     @model_validator(mode="after")

@@ -391,9 +391,10 @@ class _Builder:
             statement = analyse(short_sql(query.left, query.right, on, query.window.tumbling), schemas)
             self._graph(query, statement, streams)
         same = tuple((name, name) for name in on)
-        return [
-            _Bound(query.id, query.left, query.right, same, query.window.tumbling, Pipeline(on=query.tuple_columns))
-        ]
+        around = Pipeline(on=query.tuple_columns)
+        match = query.selectivity.get("join")
+        output = None if match is None else Output(Estimate(match, "stated"))
+        return [_Bound(query.id, query.left, query.right, same, query.window.tumbling, around, output=output)]
 
     def _sql(
         self,

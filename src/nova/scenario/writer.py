@@ -130,6 +130,8 @@ def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attribut
         document["selectivity"] = dict(around.shares)
     else:
         document |= {"left": problem.streams[query.left], "right": problem.streams[query.right]}
+        if query.output is not None and query.makes is None:
+            document["selectivity"] = {"join": query.output.share.value}
     match query.matrix:
         case Equal() as equal if attributes.take(query, equal):
             if not around.sql:
