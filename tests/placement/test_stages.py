@@ -10,8 +10,6 @@ import pytest
 
 import market
 from builders import write_scenario
-from nova.controller.controller import Controller
-from nova.model.errors import InvalidInput
 from nova.model.load import node_loads
 from nova.model.plan import Plan, read
 from nova.model.problem import Problem
@@ -83,9 +81,3 @@ def test_plan_and_scenario_come_back_as_they_were(tmp_path: Path, sql: str) -> N
     written = write(tmp_path / "out", loaded.problem, loaded.options, inputs)
     assert written is not None
     assert load(written).digest == loaded.digest
-
-
-def test_events_do_not_move_them() -> None:
-    problem, plan = planned(THREE)
-    with pytest.raises(InvalidInput, match="whose results another one reads"):
-        Controller.from_plan(problem, plan)

@@ -129,8 +129,10 @@ def _note_rtts(state: State, row: int, rtts: Mapping[str, float] | None) -> None
 
 def _node_removed(state: State, event: e.NodeRemoved, impact: Impact) -> None:
     row, reason = state.names.node(event.node), f"{event.node} removed"
+    makers = state.names.makers()
     for source in state.sources_on(row):
-        _end_source(state, source, reason, impact)
+        if state.names.born(int(state.sources["stream"][source])) not in makers:  # a join runs elsewhere from now on
+            _end_source(state, source, reason, impact)
     for query in np.flatnonzero(state.queries["sink"] == row).tolist():
         state.queries["sink"][query] = -1
         for join in state.joins_in(query).tolist():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nova.controller.apply import Impact, apply
+from nova.controller.chains import follow, note_yields, relink, with_parts
 from nova.controller.changes import Change
 from nova.controller.derived import with_derived
 from nova.controller.events import Event, OneEvent
@@ -20,7 +21,6 @@ from nova.controller.report import report
 from nova.controller.stability import Stability
 from nova.controller.state import State
 from nova.controller.validate import validate
-from nova.model.errors import InvalidInput
 from nova.model.options import Options
 from nova.model.plan import Plan
 from nova.model.problem import Problem
@@ -46,10 +46,10 @@ class Controller:
 
     @classmethod
     def from_plan(cls, problem: Problem, plan: Plan, stability: Stability = Stability()) -> Controller:
-        """A controller over a plan of a problem. Raises `InvalidInput` where one join reads what another makes."""
-        if chained := [query.id for query in problem.queries if query.makes is not None]:
-            raise InvalidInput(f"events do not move joins whose results another one reads ({chained[0]}): plan again")
+        """A controller over a plan of a problem."""
         state = State.of(problem, plan, stability)
+        note_yields(state)
+        relink(state)
         state.standing = standing(state)
         state.settled_cost = float(total_cost(state.handle, state.joins.end, state.nodes.end))
         return cls(state)
@@ -73,10 +73,12 @@ class Controller:
         if state.names.derived:
             batch = tuple(with_derived(batch, state.names))
         validate(state, batch, file, line)
-        for event in batch:
+        for event in with_parts(batch, state.names):
             apply(state, event, impact)
+        follow(state, impact)
         if state.bound:
             hold(state, impact)
+            relink(state)
         else:
             place(state, impact)
             improve(state, impact)

@@ -1,4 +1,5 @@
-"""Hold: steps of plans where more than distances and room counts: what queries require, budgets of links, metrics.
+"""Hold: steps of plans where more than distances and room counts: what queries require, budgets of links, metrics, and
+joins that read each other's results.
 
 What an event left without a host, and what no longer stays within bounds, is placed again by the optimizer's own rules
 beside all that runs (`nova.placement.within`), so that plans and steps hold the same bounds. Sub-joins whose costs
@@ -8,7 +9,7 @@ is placed anew. A step thus takes as long as reading the whole state: its time g
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +20,16 @@ from nova.controller.materialize import Materialized, problem_with, replicas_of
 from nova.controller.schema import COUPLED, HYSTERESIS, RUNNING, WAITING, WORTH
 from nova.controller.state import State, cut_freely
 from nova.evaluation.metrics import Distances, Measured, evaluate
+from nova.model.chain import linked, readers
 from nova.model.load import node_loads
 from nova.model.plan import Plan
 from nova.model.problem import Problem
 from nova.model.replicas import SHARES, Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
-from nova.placement.assign import Assignment
 from nova.placement.check import broken_joins
-from nova.placement.within import assign_within, breaks_bounds
+from nova.placement.stages import assign_stages
+from nova.placement.within import breaks_bounds
 
 SILENT = 1e-9
 """Tuples/s that a stream counts for at least: one that is silent now still has to be put somewhere."""
@@ -47,19 +49,41 @@ def hold(state: State, impact: Impact) -> None:
         joins, left_rate=np.maximum(joins.left_rate, SILENT), right_rate=np.maximum(joins.right_rate, SILENT)
     )
     running = replicas_of(state, written)
-    lost = _to_place(state, written, joins, running)
-    found, rows, kept = _beside(state, written, joins, running, lost)
+    before = linked(written.problem, joins, running)
+    lost = _to_place(state, written, before, running)
+    found = _beside(state, written, joins, running, lost)
     if len(found.unplaced):
-        every = np.arange(len(joins))
-        whole = assign_within(written.problem, joins, _space(written), state.options, rows=every)
-        if whole.missing.sum() < found.missing.sum() * (1 - 1e-9):
-            found, rows = whole, every
-    elif state.stability.effort and len(near := _near(state, impact, written, lost)):
-        other, more, rest = _beside(state, written, joins, running, np.union1d(lost, near))
-        now, then = Replicas.concat([kept, found.replicas]), Replicas.concat([rest, other.replicas])
-        if not len(other.unplaced) and _pays(state, written, joins, now, then):
-            found, rows = other, more
-    _take_over(state, impact, written, joins, rows, running, found)
+        whole = _beside(state, written, joins, running, np.arange(len(joins)))
+        if whole.missing < found.missing * (1 - 1e-9):
+            found = whole
+    elif state.stability.effort and len(near := _near(state, impact, written, before, found)):
+        other = _beside(state, written, joins, running, np.union1d(lost, near))
+        if not len(other.unplaced) and _pays(state, written, found, other):
+            found = other
+    _take_over(state, impact, written, running, found)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Hosts for some sub-joins beside all others that run."""
+
+    rows: Rows
+    """Which sub-joins were placed."""
+    replicas: Replicas
+    """Theirs."""
+    kept: Replicas
+    """Those of all others."""
+    joins: SubJoins
+    """All sub-joins, with ends as they are then."""
+    unplaced: frozenset[int]
+    """Those that do not fit, and those that would read from them."""
+    missing: float
+    """Tuples/s for which there is no room."""
+
+    @property
+    def every(self) -> Replicas:
+        """What runs then."""
+        return Replicas.concat([self.kept, self.replicas])
 
 
 def _to_place(state: State, written: Materialized, joins: SubJoins, running: Replicas) -> Rows:
@@ -70,24 +94,35 @@ def _to_place(state: State, written: Materialized, joins: SubJoins, running: Rep
     return np.union1d(lost, breaks_bounds(written.problem, joins, left)).astype(np.intp)
 
 
-def _near(state: State, impact: Impact, written: Materialized, lost: Rows) -> Rows:
-    """Sub-joins whose costs an event changed, or that wait longer than before; not too many."""
+def _near(state: State, impact: Impact, written: Materialized, before: SubJoins, found: _Found) -> Rows:
+    """Sub-joins whose costs an event changed, that wait longer than before, or whose input or results are elsewhere now
+    because the joins they read from, or those that read them, have moved; not too many."""
     joins = [*impact.repriced]
     for node in impact.crowded:
         joins += joins_on(state.handle, node).tolist()
     number = {int(join): row for row, join in enumerate(written.join_rows.tolist())}
     rows = [number[join] for join in dict.fromkeys(joins) if join in number]
-    return np.setdiff1d(np.array(rows[:NEAR], np.intp), lost)
+    ends = ("left_node", "right_node", "sink")
+    moved = np.logical_or.reduce([getattr(before, end) != getattr(found.joins, end) for end in ends])
+    rows = list(dict.fromkeys((*rows, *np.flatnonzero(moved).tolist())))
+    return np.setdiff1d(np.array(rows[:NEAR], np.intp), found.rows)
 
 
-def _beside(
-    state: State, written: Materialized, joins: SubJoins, running: Replicas, rows: Rows
-) -> tuple[Assignment, Rows, Replicas]:
-    """Hosts for some sub-joins beside all others that run; and which these are, and what the others have."""
-    kept = running.take(np.flatnonzero(~np.isin(running.join, rows)))
+def _beside(state: State, written: Materialized, joins: SubJoins, running: Replicas, rows: Rows) -> _Found:
+    """Hosts for some sub-joins beside all others that run, those first that others read from."""
+    problem, kept = written.problem, running.take(np.flatnonzero(~np.isin(running.join, rows)))
     if not len(rows):
-        return Assignment.nothing(), rows, kept
-    return assign_within(written.problem, joins, _space(written), state.options, rows=rows, kept=kept), rows, kept
+        return _Found(rows, running.take(np.empty(0, np.intp)), kept, linked(problem, joins, kept), frozenset(), 0.0)
+    ends, placed = assign_stages(problem, joins, _space(written), state.options, rows=rows, kept=kept)
+    replicas, missing = placed.replicas, float(placed.missing.sum())
+    unplaced = placed.unplaced.astype(np.intp)
+    if len(unplaced) and not state.options.allow_overload:  # a part may have found room, but all of it has to
+        starved = np.setdiff1d(readers(problem, joins, unplaced), unplaced)
+        unplaced, missing = np.union1d(unplaced, starved), missing + float(joins.demand[starved].sum())
+        replicas = replicas.take(np.flatnonzero(~np.isin(replicas.join, unplaced)))
+        kept = kept.take(np.flatnonzero(~np.isin(kept.join, starved)))
+        rows = np.union1d(rows, starved)
+    return _Found(rows, replicas, kept, ends, frozenset(unplaced.tolist()), missing)
 
 
 def _space(written: Materialized) -> CostSpace:
@@ -97,12 +132,13 @@ def _space(written: Materialized) -> CostSpace:
     return CostSpace(nodes.coordinates, nodes.heights)
 
 
-def _pays(state: State, written: Materialized, joins: SubJoins, now: Replicas, fresh: Replicas) -> bool:
+def _pays(state: State, written: Materialized, now: _Found, other: _Found) -> bool:
     """Whether other hosts cost so much less that the moves are worth it."""
+    joins = now.joins
     before, after = (
-        cost_of(written.problem, Plan(joins, replicas, _space(written), state.options)) for replicas in (now, fresh)
+        cost_of(written.problem, Plan(one.joins, one.every, _space(written), state.options)) for one in (now, other)
     )
-    same = set(map(tuple, _rows(now).tolist())) & set(map(tuple, _rows(fresh).tolist()))
+    same = set(map(tuple, _rows(now.every).tolist())) & set(map(tuple, _rows(other.every).tolist()))
     stays = sum(float(np.prod(np.diff(np.array(row[2:]).reshape(-1, 2)))) for row in same)
     price = (len(joins) - stays) * (state.limits[WORTH] + state.limits[HYSTERESIS] * before / len(joins))
     return bool(before - after > price)
@@ -121,26 +157,15 @@ def _rows(replicas: Replicas) -> npt.NDArray[np.float64]:
     return np.column_stack([replicas.join, replicas.node, *(getattr(replicas, name) for name in SHARES)])
 
 
-def _take_over(
-    state: State,
-    impact: Impact,
-    written: Materialized,
-    joins: SubJoins,
-    rows: Rows,
-    running: Replicas,
-    found: Assignment,
-) -> None:
-    """Run the sub-joins `rows` as they were placed; what found no host waits."""
+def _take_over(state: State, impact: Impact, written: Materialized, running: Replicas, found: _Found) -> None:
+    """Run sub-joins as they were placed; what found no host waits."""
     cause = next(iter((*impact.reasons.values(), *impact.opened.values(), *impact.crowded.values())), "a measurement")
-    unplaced = set(found.unplaced.tolist())
     before, after = _by_join(running), _by_join(found.replicas)
     none = np.empty((0, 2 + len(SHARES)))
     moved = []
-    for row in rows.tolist():
+    for row in found.rows.tolist():
         join = int(written.join_rows[row])
         old, new = before.get(row, none), after.get(row, none)
-        if row in unplaced and not state.options.allow_overload:
-            new = none  # a part of it found room, but all of it has to
         demand = float(state.demand(np.array([join]))[0])
         why = impact.unplaced.get(join) or impact.reasons.get(join) or impact.repriced.get(join) or cause
         state.backlog.remove(join)
@@ -148,7 +173,7 @@ def _take_over(
             drop_all(state.handle, join)
             moved.append((row, join, new))
             impact.reasons[join] = why
-        if row in unplaced:
+        if row in found.unplaced:
             impact.reasons[join] = f"does not fit: {why}"
             state.backlog.add(join, demand)
         state.joins["state"][join] = RUNNING if len(new) else WAITING
@@ -158,7 +183,7 @@ def _take_over(
             int(put(state.handle, join, int(written.node_rows[int(part[1])]), np.ascontiguousarray(part[2:])))
             for part in new
         ]
-        _share_input(state, written, joins, row, join, new, made)
+        _share_input(state, written, found.joins, row, join, new, made)
         if len(new):
             impact.placed.append(join)
 

@@ -45,6 +45,10 @@ class Rule:
     """Memory of a tuple in an open window."""
     apart: str | None = None
     """Label of which no two replicas of a sub-join share a value."""
+    makes: int | None = None
+    """Row of the stream that its results are to another join."""
+    yields: float = 0.0
+    """Tuples/s that a sub-join makes for that stream, by the product of the rates it reads."""
     _numbers: dict[Label, int] = field(default_factory=dict)
     _members: dict[tuple[int, int], list[int]] | None = None
 
@@ -54,7 +58,8 @@ class Rule:
         does not say what its codes stand for, they are called `0`, `1`, …."""
         sides = (query.left, query.right)
         rest: dict[str, Any] = {
-            name: getattr(query, name) for name in ("pipeline", "key", "requires", "output", "tuple_bytes", "apart")
+            name: getattr(query, name)
+            for name in ("pipeline", "key", "requires", "output", "tuple_bytes", "apart", "makes")
         }
         match query.matrix:
             case Dense():

@@ -11,6 +11,7 @@ import pyarrow as pa
 from nova.controller.ledger import OVER
 from nova.controller.schema import GONE, NONE, STEP, WAITING
 from nova.controller.state import State
+from nova.model.chain import linked
 from nova.model.plan import Plan, Summary
 from nova.model.problem import Ints, Nodes, Pairs, Problem, Query, Sources
 from nova.model.replicas import SHARES, Replicas
@@ -41,15 +42,21 @@ def problem_with(state: State, *, waiting: bool) -> Materialized:
     """The same without a digest; with the sub-joins that wait for room, if wanted."""
     names, nodes, sources, joins = state.names, state.nodes, state.sources, state.joins
     kept_nodes, node_row = _renumber(nodes["alive"][: nodes.end])
-    kept_sources, source_row = _renumber(sources["alive"][: sources.end])
     exists = joins["state"][: joins.end] != NONE
     runs = exists if waiting else _runs(state)
+    kept_sources = _sources(state, runs)
+    source_row = _numbers(kept_sources, sources.end)
+    source_node = node_row[sources["node"][kept_sources]]
     queries: list[Query] = []
     query_row = np.full(len(names.queries), -1, np.int32)
     for row, rule in enumerate(names.queries):
         if rule is None or names.query_rows.get(rule.id) != row or state.queries["sink"][row] < 0:
             continue  # gone, or without a sink
         query_row[row] = len(queries)
+        if rule.makes is not None:  # until a plan says where they are born
+            streams = [rule.makes, *(made for made, derived in names.derived.items() if derived.base == rule.makes)]
+            there = node_row[state.queries["sink"][row]]
+            source_node[np.isin(sources["stream"][kept_sources], streams)] = there
         mine = joins["query"][: joins.end] == row
         rows = np.flatnonzero(mine & runs)
         left, right = source_row[joins["left"][rows]], source_row[joins["right"][rows]]
@@ -73,6 +80,7 @@ def problem_with(state: State, *, waiting: bool) -> Materialized:
                 rule.output,
                 tuple_bytes=rule.tuple_bytes,
                 apart=rule.apart,
+                makes=rule.makes,
             )
         )
     problem = Problem(
@@ -90,7 +98,7 @@ def problem_with(state: State, *, waiting: bool) -> Materialized:
         sources=Sources(
             pa.array([names.sources[row] for row in kept_sources.tolist()], pa.string()),
             sources["stream"][kept_sources].astype(np.int32),
-            node_row[sources["node"][kept_sources]],
+            source_node,
             sources["rate"][kept_sources],
         ),
         queries=tuple(queries),
@@ -114,10 +122,46 @@ def problem_with(state: State, *, waiting: bool) -> Materialized:
     return Materialized(problem, resolved, join_rows, kept_nodes)
 
 
+def _sources(state: State, runs: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    """Rows of the sources of a problem: all there are, in their order. Those that sub-joins make follow in the order of
+    the sub-joins, as far as these run; copies of a stream stand in its order."""
+    names, sources, joins = state.names, state.sources, state.joins
+    alive = np.flatnonzero(sources["alive"][: sources.end])
+    makers = names.makers()
+    if not makers:
+        return alive
+    stream = sources["stream"][: sources.end]
+    kept: list[int] = []
+    number = np.full(sources.end, -1, np.int64)
+
+    def take(rows: list[int]) -> None:
+        number[rows] = np.arange(len(kept), len(kept) + len(rows))
+        kept.extend(rows)
+
+    def with_copies(base: int, ids: list[str]) -> None:
+        take([names.source_of(base, name) for name in ids])
+        for row, derived in names.derived.items():
+            if derived.base == base:
+                take([found for name in ids if (found := names.source_of(row, name)) >= 0])
+
+    for row in range(len(names.streams)):
+        if row not in makers and row not in names.derived:
+            with_copies(row, [names.sources[one] for one in alive[stream[alive] == row].tolist()])
+    for made, query in makers.items():
+        if state.queries["sink"][query] >= 0:
+            mine = np.flatnonzero(runs & (joins["query"][: joins.end] == query))
+            left, right = joins["left"][mine], joins["right"][mine]
+            order = np.lexsort((number[right], number[left]))
+            with_copies(
+                made, [names.made_of(*pair) for pair in zip(left[order].tolist(), right[order].tolist(), strict=True)]
+            )
+    return np.array(kept, np.intp)
+
+
 def plan_of(state: State, materialized: Materialized) -> Plan:
     """The plan that runs, for the problem that was made of the state."""
-    problem, joins, table = materialized.problem, materialized.joins, state.joins
-    made = replicas_of(state, materialized)
+    problem, table, made = materialized.problem, state.joins, replicas_of(state, materialized)
+    joins = linked(problem, materialized.joins, made)
     nodes = problem.nodes
     assert nodes.coordinates is not None
     assert nodes.heights is not None

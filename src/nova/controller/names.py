@@ -11,6 +11,7 @@ from nova.controller.join_rules import Rule
 from nova.model.links import Link
 from nova.model.metrics import Metric
 from nova.model.problem import Derived, Problem
+from nova.query import MADE_OF
 
 T = TypeVar("T")
 
@@ -36,14 +37,15 @@ class Names:
         self.metrics: tuple[Metric, ...] = ()
         """By row of nodes; those that events add count nothing."""
         self.bound = False
-        """Whether anything but latency and the room of hosts says, or ever said, where joins run."""
+        """Whether anything but latency and the room of hosts says, or ever said, where joins run: other joins, too."""
 
     @staticmethod
     def of(problem: Problem) -> Names:
         """The ids of a problem, whose rows are as there."""
         names = Names()
         names.derived = dict(problem.derived)
-        names.links, names.metrics, names.bound = problem.links, problem.metrics, problem.bound
+        names.links, names.metrics = problem.links, problem.metrics
+        names.bound = problem.bound or any(query.makes is not None for query in problem.queries)
         names.labels = {name: column.cast(pa.string()).to_pylist() for name, column in problem.nodes.labels.items()}
         names.nodes = problem.nodes.ids.to_pylist()
         names.node_rows = {name: row for row, name in enumerate(names.nodes)}
@@ -75,6 +77,48 @@ class Names:
         if rule is None:
             raise KeyError(query)
         return rule
+
+    def made_of(self, left: int, right: int) -> str:
+        """Id of the source that the sub-join of two sources makes for another join."""
+        return f"{self.sources[left]}{MADE_OF}{self.sources[right]}"
+
+    def makers(self) -> dict[int, int]:
+        """Row of the query that makes each stream between joins."""
+        return {
+            rule.makes: row
+            for row, rule in enumerate(self.queries)
+            if rule is not None and rule.makes is not None and self.query_rows.get(rule.id) == row
+        }
+
+    def born(self, stream: int) -> int:
+        """The stream that another one is made of by filtering or copying; itself where it is as it was born."""
+        return self.derived[stream].base if stream in self.derived else stream
+
+    def parts_of(self, query: int) -> list[int]:
+        """Rows of the queries whose results a query reads, directly or through others."""
+        makers = self.makers()
+        found: list[int] = []
+        ahead = [query]
+        while ahead:
+            for stream in self.rule(ahead.pop()).streams:
+                part = makers.get(self.born(stream), -1)
+                if part >= 0:
+                    found.append(part)
+                    ahead.append(part)
+        return found
+
+    def readers_of(self, stream: int) -> list[int]:
+        """Rows of the queries that read a stream, as it is born or made something of, directly or through others."""
+        found: list[int] = []
+        ahead = [stream]
+        while ahead:
+            read = ahead.pop()
+            for row, rule in enumerate(self.queries):
+                if rule is not None and read in map(self.born, rule.streams) and row not in found:
+                    found.append(row)
+                    if rule.makes is not None:
+                        ahead.append(rule.makes)
+        return found
 
     def add_stream(self, name: str) -> int:
         """Row of a stream, new where it is."""

@@ -367,6 +367,14 @@ class State:
             at = int(follow[at])
         follow[at] = follow[row]
 
+    def move_source(self, row: int, node: int) -> None:
+        """A source is on another node."""
+        if self.sources["node"][row] != node:
+            self.unlink_source(row)
+            self.sources["node"][row] = node
+            self.sources["next"][row] = self.nodes["source"][node]
+            self.nodes["source"][node] = row
+
     def add_query(self, sink: int, window_ms: float, key: Key | None) -> int:
         """A new query."""
         row, grown = self.queries.take()

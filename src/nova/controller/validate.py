@@ -105,17 +105,21 @@ class _View:
                 yield from self._node("from", event.from_node)
                 yield from self._node("to", event.to_node)
             case e.SourceAdded():
+                yield from self._between(event)
                 yield from self._node("node", event.node)
                 if self.has_source(event.stream, event.source):
                     yield "source", f"stream {event.stream!r} has a source of this id already", event.source
                 for query, partners in (event.partners or {}).items():
                     yield from self._partners(event.stream, query, partners)
             case e.SourceRemoved() | e.RateChanged():
+                yield from self._between(event)
                 yield from self._source("source", event.stream, event.source)
             case e.PairAllowed() | e.PairWithdrawn():
                 streams = self.streams_of(event.query)
                 if streams is None:
                     yield from self._query(event.query)
+                elif (whole := self._chain_of(event.query)) is not None:
+                    yield "query", f"{whole} joins more than two streams: events do not change its pairs", event.query
                 else:
                     yield from self._source("left", streams[0], event.left)
                     yield from self._source("right", streams[1], event.right)
@@ -123,9 +127,44 @@ class _View:
                 yield from self._new_query(event)
             case e.QueryRemoved():
                 yield from self._query(event.query)
+                yield from self._whole(event.query)
             case e.SinkMoved():
                 yield from self._query(event.query)
+                yield from self._whole(event.query)
                 yield from self._node("sink", event.sink)
+
+    def _chain_of(self, query: str) -> str | None:
+        """The query of several joins that a query is, or is a part of; None where it is a join of two streams."""
+        row = -1 if query in self.queries else self.names.query_rows.get(query, -1)
+        if row < 0:
+            return None
+        makes = self.names.rule(row).makes
+        if makes is not None:
+            return self.names.rule(self.names.readers_of(makes)[-1]).id
+        return query if self.names.parts_of(row) else None
+
+    def _whole(self, query: str) -> Iterator[Finding]:
+        """Events on queries of several joins name the query, not one of its joins."""
+        if self._chain_of(query) not in (None, query):
+            yield "query", f"this is one of the joins of query {self._chain_of(query)!r}: name that", query
+
+    def _between(self, event: e.SourceAdded | e.SourceRemoved | e.RateChanged) -> Iterator[Finding]:
+        """Streams between joins follow those that are joined; a source that joins must tell whom, further on, too."""
+        stream, names = self.names.stream_rows.get(event.stream, -1), self.names
+        makers = names.makers()
+        if names.born(stream) in makers:
+            maker = names.rule(makers[names.born(stream)]).id
+            yield "stream", f"this is what {maker} makes: it follows the streams that are joined", event.stream
+        if not isinstance(event, e.SourceAdded):
+            return
+        for one in map(names.rule, names.readers_of(stream) if stream >= 0 else ()):
+            whole = self._chain_of(one.id)
+            if whole is not None and one.id in (event.partners or {}):
+                message = f"{whole} joins more than two streams: partners cannot be listed"
+                yield f"partners.{one.id}", message, one.id
+            elif one.kind != "dense" and stream not in map(names.born, one.streams):
+                message = f"{whole} joins what it makes of this stream by attributes of sources: plan again"
+                yield "stream", message, event.stream
 
     def _node(self, field: str, name: str) -> Iterator[Finding]:
         if not self.has_node(name):
@@ -170,7 +209,10 @@ class _View:
         yield from self._node("sink", event.sink)
         known = True
         for field, stream in (("left", event.left), ("right", event.right)):
-            if not self.has_stream(stream):
+            if self.names.stream_rows.get(stream, -1) in self.names.makers():
+                known = False
+                yield field, "this is what one join makes for another: name streams as they are born", stream
+            elif not self.has_stream(stream):
                 known = False
                 yield field, f"no such stream{suggestion(stream, self.names.streams)}", stream
         for left, right in (event.pairs or ()) if known else ():

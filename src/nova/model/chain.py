@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from nova.model.problem import Ints, Problem
 from nova.model.replicas import Replicas
@@ -24,10 +25,8 @@ def linked(problem: Problem, joins: SubJoins, replicas: Replicas) -> SubJoins:
     node = problem.sources.node.copy()
     placed = made[host[made] >= 0]
     node[joins.makes[placed]] = host[placed]
-    base = np.arange(len(problem.sources), dtype=np.int32)
-    for row, derived in sorted(problem.derived.items()):
-        mine, of = problem.sources_of(row), problem.sources_of(derived.base)
-        node[mine], base[mine] = node[of], base[of]
+    base = _bases(problem)
+    node = node[base]
     sink = joins.sink.copy()
     reads = np.full(len(problem.sources), -1, np.int32)
     for rate, source in ((joins.left_rate, joins.left), (joins.right_rate, joins.right)):
@@ -37,6 +36,28 @@ def linked(problem: Problem, joins: SubJoins, replicas: Replicas) -> SubJoins:
     followed = made[reads[joins.makes[made]] >= 0]
     sink[followed] = reads[joins.makes[followed]]
     return replace(joins, left_node=node[joins.left], right_node=node[joins.right], sink=sink)
+
+
+def readers(problem: Problem, joins: SubJoins, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
+    """Sub-joins that read what these make, directly or through others."""
+    base = _bases(problem)
+    found = np.zeros(len(joins), np.bool_)
+    made = np.zeros(len(problem.sources), np.bool_)
+    new = np.asarray(rows)
+    while len(new := new[joins.makes[new] >= 0]):
+        made[:] = False
+        made[joins.makes[new]] = True
+        new = np.flatnonzero((made[base[joins.left]] | made[base[joins.right]]) & ~found)
+        found[new] = True
+    return np.flatnonzero(found)
+
+
+def _bases(problem: Problem) -> Ints:
+    """For each source the one it is made of by filtering or copying; itself where it is as it was born."""
+    base = np.arange(len(problem.sources), dtype=np.int32)
+    for row, derived in sorted(problem.derived.items()):
+        base[problem.sources_of(row)] = base[problem.sources_of(derived.base)]
+    return base
 
 
 def _main_hosts(joins: SubJoins, replicas: Replicas) -> Ints:

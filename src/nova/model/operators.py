@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Kind: TypeAlias = Literal["source", "filter", "copy", "project", "join", "aggregate", "sink"]
+Tree: TypeAlias = "str | tuple[Tree, Tree]"
+"""The alias of a stream, or a join of two trees."""
 Origin: TypeAlias = Literal["given", "stated", "estimated"]
 """Where a figure comes from: the tables of the scenario, the query's `selectivity`, or keys and windows."""
 
@@ -126,6 +128,8 @@ class Pipeline:
     """How far copies lie from the event time of their tuple at most."""
     sql: str = ""
     """The text it was made from; empty for `left`, `right`, `on`."""
+    order: Tree | None = None
+    """In which order that text's streams are joined, where there are more than two."""
     shares: tuple[tuple[str, float], ...] = ()
     """By alias, the share of tuples that pass; so that the query can be written down again as it was planned."""
     columns: tuple[tuple[str, tuple[tuple[str, float | None], ...]], ...] = ()

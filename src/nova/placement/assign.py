@@ -370,8 +370,8 @@ def _spread(state: _State, rows: Ints, amount: Floats) -> Placed:
 def _place_grids(state: _State, rows: npt.NDArray[np.integer], start: Start | None) -> tuple[Replicas, Ints]:
     """Sub-joins go whole to one host where one has room, largest first; the others are cut into boxes. Returns the
     replicas and the sub-joins that found no room."""
-    if not len(rows):
-        return _no_replicas(), np.empty(0, np.int32)
+    if not len(rows) or not len(state.index):
+        return _no_replicas(), rows.astype(np.int32)
     joins, options, index = state.joins, state.options, state.index
     demand = joins.demand
     if state.dense and options.waiting > 0:

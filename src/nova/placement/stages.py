@@ -18,9 +18,16 @@ from nova.placement.within import Rows, assign_within
 
 
 def assign_stages(
-    problem: Problem, joins: SubJoins, space: CostSpace, options: Options, start: Start | None = None
+    problem: Problem,
+    joins: SubJoins,
+    space: CostSpace,
+    options: Options,
+    start: Start | None = None,
+    rows: Rows | None = None,
+    kept: Replicas | None = None,
 ) -> tuple[SubJoins, Assignment]:
-    """Place all sub-joins. Returns them with the ends that placing gave them, and the replicas.
+    """Place sub-joins: all, or `rows` beside the replicas `kept` of others. Returns all of them with the ends that
+    placing gave them, and the replicas of those that were placed.
 
     A join whose results another one reads is drawn to the query's sink, as every tuple of it has to get there in the
     end. What it makes is then a stream like any other, born at its host. What a level takes is other work to the next.
@@ -28,20 +35,24 @@ def assign_stages(
     """
     levels = problem.levels()[joins.query]
     if not levels.any():
-        return joins, assign_within(problem, joins, space, options, start)
+        return joins, assign_within(problem, joins, space, options, start, rows, kept)
+    every = np.arange(len(joins)) if rows is None else rows
+    others: list[Replicas] = []
+    if kept is not None:
+        others, joins = [kept], linked(problem, joins, kept)
     parts: list[Assignment] = []
-    kept: Replicas | None = None
-    for level in range(int(levels.max()) + 1):
-        rows = np.flatnonzero(levels == level)
-        if problem.bound:
-            parts.append(assign_within(problem, joins, space, options, start, rows, kept))
-        else:
-            parts.append(_assign_beside(problem, joins, space, options, start, rows, kept))
-        kept = Replicas.concat([one.replicas for one in parts])
-        joins = linked(problem, joins, kept)
-    assert kept is not None
+    for level in np.unique(levels[every]).tolist():
+        some = every[levels[every] == level]
+        beside = [*others, *(one.replicas for one in parts)]
+        before = Replicas.concat(beside) if beside else None
+        place = assign_within if problem.bound or options.objective == "network" else _assign_beside
+        parts.append(place(problem, joins, space, options, start, some, before))
+        joins = linked(problem, joins, Replicas.concat([*beside, parts[-1].replicas]))
+    if not parts:
+        return joins, Assignment.nothing()
+    placed = Replicas.concat([one.replicas for one in parts])
     return joins, Assignment(
-        kept.take(np.argsort(kept.join, kind="stable")),
+        placed.take(np.argsort(placed.join, kind="stable")),
         np.concatenate([one.unplaced for one in parts]),
         np.concatenate([one.missing for one in parts]),
         tuple(line for one in parts for line in one.why),

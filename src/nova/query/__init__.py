@@ -14,7 +14,7 @@ from nova.query.dialect import SqlFault
 from nova.query.graph import build_graph
 from nova.query.keys import key_of, output_of
 from nova.query.lower import MADE_OF, attribute_keys, copies, lower, refuse_unplanned, window_us
-from nova.query.order import Ground, Tree, best_order, flows
+from nova.query.order import Ground, Tree, best_order, flows, wrong_order
 from nova.query.rates import passing
 from nova.query.stages import Stage, stages_of
 from nova.query.statement import Schema, Statement, analyse, short_sql
@@ -41,4 +41,5 @@ __all__ = [
     "short_sql",
     "stages_of",
     "window_us",
+    "wrong_order",
 ]

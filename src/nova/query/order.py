@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TypeAlias
 
 import numpy as np
 from sqlglot import exp
 
+from nova.model.operators import Tree
 from nova.model.problem import Floats
 from nova.query import rates
 from nova.query.statement import Interval, Join, Key, Statement, Tumbling, aliases_in
 
-Tree: TypeAlias = "str | tuple[Tree, Tree]"
-"""The alias of a stream, or a join of two trees."""
 HANDLING_MS = 1.0
 """What a tuple costs beside its way: where nothing is known of distances, the order that moves fewest tuples wins."""
 
@@ -141,6 +139,36 @@ def best_order(
                 for host, new, old in zip(joined_at.tolist(), better.tolist(), before, strict=True)
             ]
     return trees[frozenset(statement.streams)][0]
+
+
+def wrong_order(statement: Statement, tree: Tree) -> str:
+    """Why streams cannot be joined in an order that somebody states; empty where they can."""
+    named = list(_leaves(tree))
+    if sorted(named) != sorted(statement.streams):
+        return f"{', '.join(sorted(statement.streams))} expected, each once"
+    return next(
+        (
+            f"no window joins {', '.join(sorted(aliases_of(left)))} with {', '.join(sorted(aliases_of(right)))}"
+            for left, right in _joins(tree)
+            if link(statement, aliases_of(left), aliases_of(right)) is None
+        ),
+        "",
+    )
+
+
+def _leaves(tree: Tree) -> Iterator[str]:
+    """The aliases in a tree."""
+    if isinstance(tree, str):
+        yield tree
+    else:
+        yield from (*_leaves(tree[0]), *_leaves(tree[1]))
+
+
+def _joins(tree: Tree) -> Iterator[tuple[Tree, Tree]]:
+    """The joins of a tree."""
+    if not isinstance(tree, str):
+        yield tree
+        yield from (*_joins(tree[0]), *_joins(tree[1]))
 
 
 def _oriented(left: Tree, right: Tree, rate: Mapping[frozenset[str], float]) -> Tree:

@@ -68,6 +68,19 @@ def _requires(value: Any) -> tuple[Requirement, ...]:
         raise PydanticCustomError("requires", "{message}", {"message": str(error)}) from None
 
 
+MOST_JOINS = 5
+"""Joins of one query."""
+
+
+def _order(value: Any, deep: int = 0) -> Any:
+    """Names in lists of two, as tuples."""
+    if isinstance(value, str) and deep:
+        return value
+    if not isinstance(value, list | tuple) or len(value) != 2 or deep > MOST_JOINS:
+        raise PydanticCustomError("order", "lists of two expected, of names or of such lists: [[a, b], c]")
+    return tuple(_order(part, deep + 1) for part in value)
+
+
 def _scalar(value: Any) -> str | int | float | bool:
     if isinstance(value, str | int | float):
         return value
@@ -270,6 +283,9 @@ class Query(_Part):
     )
     """What is known about the data: `join` is the share of the pairs in a window that match; for `sql` also, by stream,
     the share of tuples that its filters let through, and `group`: groups per window."""
+    order: Annotated[Any, BeforeValidator(_order, json_schema_input_type=list[Any])] = None
+    """Order in which three and more streams are joined, by their names in the text: `[[b, a], p]` joins b with a, and
+    what comes of it with p. Left out: the cheapest by rates and latencies."""
     requires: Requirements = ()
     """What a node must be or have to run this query, by labels of the nodes table: `region in [eu, ch]`, `gpu >= 1`,
     `arch = arm64`, joined by `and`, or as a list."""

@@ -40,6 +40,7 @@ from nova.query import (
     short_sql,
     stages_of,
     window_us,
+    wrong_order,
 )
 from nova.scenario import document, model
 from nova.scenario.columns import schema_of
@@ -422,10 +423,15 @@ class _Builder:
             tree = None
             if len(statement.joins) > 1 and all(join.kind == "inner" for join in statement.joins):
                 ground = self._ground(statement, parts, nodes, sink)
-                tree = best_order(statement, born, query.selectivity, ground)
+                tree = query.order or best_order(statement, born, query.selectivity, ground)
+                if why := wrong_order(statement, tree):
+                    self._wrong(i, "order", why, str(query.order))
+                    return []
                 for name in ("pairs", "key"):
                     if getattr(query, name) is not None:
                         self._wrong(i, name, "says which of two streams join, and this query joins more", None)
+            elif query.order is not None:
+                self._wrong(i, "order", "says in which order three and more streams meet in inner joins", None)
             self._graph(query, statement, streams, tree)
             refuse_unplanned(statement)
             stages = stages_of(statement, tree or "")
@@ -446,7 +452,7 @@ class _Builder:
             names = [f"{query.id}.{one[1:]}" if own.schemas[one].made else own.streams[one] for one in own.streams]
             factors = [shares.get(one, 1.0) * copied[one] for one in own.streams]
             last = number == len(stages)
-            pipeline = replace(pipeline, shares=(*shares.items(), *stated.items()), columns=columns)
+            pipeline = replace(pipeline, shares=(*shares.items(), *stated.items()), columns=columns, order=tree)
             found.append(
                 _Bound(
                     query.id if last else f"{query.id}.{number}",

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import yaml
 
 from nova.model.metrics import Metric
+from nova.model.operators import Tree
 from nova.model.options import Options
-from nova.model.problem import Dense, Equal, Ints, Problem, Query
+from nova.model.problem import Dense, Equal, Ints, Pairs, Problem, Query
 from nova.model.subjoins import SubJoins
 from nova.placement.resolve import resolve
 
@@ -23,14 +24,19 @@ FILE = "scenario.yaml"
 
 
 def write(folder: Path, problem: Problem, options: Options, inputs: Mapping[str, Any] | None = None) -> Path | None:
-    """Write `scenario.yaml` and Parquet tables into a folder. Returns the scenario file; None where no two sources
-    join, which no scenario can say.
+    """Write `scenario.yaml` and Parquet tables into a folder. Returns the scenario file; None where no scenario can say
+    it: no two sources join, or of a query of several joins some pairs wait.
 
     `inputs` are the streams' inputs, as a scenario file writes them, with paths that hold from this folder. Queries of
     which no pair is left, and streams without sources, are left out.
     """
     joins = resolve(problem)
-    if not len(joins):
+    several = {query.makes for query in problem.queries} - {None}
+    if not len(joins) or any(
+        isinstance(query.matrix, Pairs)
+        and (query.makes in several or {*map(problem.born, (query.left, query.right))} & several)
+        for query in problem.queries
+    ):
         return None
     folder.mkdir(parents=True, exist_ok=True)
     document: dict[str, Any] = {"nova": 1, "nodes": _save(folder, "nodes", _nodes(problem))}
@@ -128,6 +134,8 @@ def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attribut
     if around.sql:
         document["sql"] = around.sql
         document["selectivity"] = dict(around.shares)
+        if around.order is not None:
+            document["order"] = _nested(around.order)
     else:
         document |= {"left": problem.streams[query.left], "right": problem.streams[query.right]}
         if query.output is not None and query.makes is None:
@@ -167,6 +175,11 @@ def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attribut
         document["key"] = key
     document["sink"] = problem.nodes.ids[query.sink].as_py()
     return document
+
+
+def _nested(tree: Tree) -> Any:
+    """An order of joins as lists in lists."""
+    return tree if isinstance(tree, str) else [_nested(part) for part in tree]
 
 
 class _Attributes:

@@ -156,8 +156,11 @@ class Run:
         self._inputs: dict[str, Input] = {}
         self._waiting: list[int] = []
         """Queries that start once others, whose results they read, have ended."""
-        if settings.emulate and any(query.makes is not None for query in scenario.problem.queries):
-            raise InvalidInput("--emulate follows joins of two streams")
+        if any(query.makes is not None for query in scenario.problem.queries):
+            if settings.emulate:
+                raise InvalidInput("--emulate follows joins of two streams")
+            if settings.watch is not None:
+                raise InvalidInput("--watch follows joins of two streams: hand plans to the run, as `nova events` says")
         self.rivals: dict[str, Emulation] = {}
         """Other plans that get the same tuples, in emulation only."""
         longest_s = max(query.window_ms for query in scenario.problem.queries) / 1000
