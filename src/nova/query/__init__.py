@@ -10,11 +10,12 @@ stages      a join of several streams as two-way joins that read each other's re
 lower       expressions for the source's node, the host and the sink
 """
 
+from nova.model.operators import Tree
 from nova.query.dialect import SqlFault
 from nova.query.graph import build_graph
 from nova.query.keys import key_of, output_of
 from nova.query.lower import MADE_OF, attribute_keys, copies, lower, refuse_unplanned, window_us
-from nova.query.order import Ground, Tree, best_order, flows, wrong_order
+from nova.query.order import Ground, best_order, flows, wrong_order
 from nova.query.rates import passing
 from nova.query.stages import Stage, stages_of
 from nova.query.statement import Schema, Statement, analyse, short_sql

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nova.model.operators import Estimate, Operator, OperatorGraph
+from nova.model.operators import Estimate, Operator, OperatorGraph, Tree
 from nova.query import rates
-from nova.query.order import Tree, aliases_of, link
+from nova.query.order import aliases_of, link
 from nova.query.statement import Join, Statement
 
 

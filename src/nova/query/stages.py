@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from nova.model.operators import Tree
 from nova.query.dialect import fault
-from nova.query.order import Tree, aliases_of, link, window_start
+from nova.query.order import aliases_of, link, window_start
 from nova.query.statement import Group, Interval, Join, Key, Schema, Statement, Tumbling
 
 
