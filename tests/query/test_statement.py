@@ -93,6 +93,7 @@ def test_names_are_found_in_any_case_and_stars_are_told_apart() -> None:
     assert texts(found.filters["b"]) == ["b.price > 1"]
 
 
+GROUPED = "SELECT window_start AS w, bidder, count(*) AS n FROM bids GROUP BY TUMBLE(time, INTERVAL '5' SECOND), bidder"
 FAULTS = [
     ("SELECT price FORM bids", 1, 19, "bids", "not expected"),
     ("SELECT pryce FROM bids", 1, 8, "pryce", "no such column; there are source, time, value, auction, price"),
@@ -100,7 +101,7 @@ FAULTS = [
     ("SELECT 'x FROM bids", 1, 8, "'x", "no end"),
     ("SELECT price FROM bids WHERE (price = 1", 1, 39, "1", ") expected"),
     ("SELECT price FROM bids ORDER BY price", 1, 33, "price", "ORDER BY is not part of the dialect"),
-    ("SELECT price FROM bids WHERE price IN (SELECT 1)", 1, 47, "1", "subqueries are not part"),
+    ("SELECT price FROM bids WHERE price IN (SELECT 1)", 1, 47, "1", "stands alone in FROM"),
     (f"SELECT region FROM bids b JOIN auctions a ON {WINDOW}", 1, 8, "region", "say which, as b.region"),
     ("SELECT b.price FROM bids b JOIN auctions a ON b.auction = a.id", 1, 33, "auctions", "needs a window"),
     (f"SELECT sum(price) AS s FROM bids b JOIN auctions a ON {WINDOW}", 1, 8, "sum", "need GROUP BY with a window"),
@@ -118,7 +119,13 @@ FAULTS = [
         "b",
         "neither grouped by nor inside an aggregate",
     ),
-    ("SELECT b.price FROM bids b JOIN bids c ON true", 1, 33, "bids", "not joined with itself"),
+    ("SELECT b.price FROM bids b JOIN bids c ON true", 1, 33, "bids", "needs a window"),
+    ("SELECT price FROM (SELECT price FROM bids) x", 1, 27, "price", "groups by a window"),
+    (f"SELECT y FROM ({GROUPED}) x", 1, 8, "y", "no such column; the query inside has w, bidder, n"),
+    (f"SELECT z.w FROM ({GROUPED}) x", 1, 8, "z", "nothing is called z"),
+    (f"SELECT bidder, max(n) AS m FROM ({GROUPED}) x GROUP BY bidder", 1, None, None, "GROUP BY needs the window"),
+    (f"SELECT max(n) AS m FROM ({GROUPED}) x", 1, 8, "max", "GROUP BY needs the window"),
+    (f"SELECT n, rank() OVER (ORDER BY n) AS r FROM ({GROUPED}) x", 1, 11, "rank", "add w"),
     ("SELECT price FROM bids; SELECT 1", 1, 32, "1", "one query expected"),
     ("DELETE FROM bids", 1, 13, "bids", "begins with SELECT"),
     ("", 1, 1, "", "empty"),

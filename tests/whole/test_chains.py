@@ -72,6 +72,25 @@ CASES: dict[str, tuple[str, str]] = {
            AND p.at >= b.at - INTERVAL '2' SECOND AND p.at <= b.at + INTERVAL '1' SECOND
            AND p.value <> a.value GROUP BY win4(a.at), a.category""",
     ),
+    "an outer join after an inner one": (
+        f"""SELECT window_start, b.value, a.category, v.page FROM bids b
+            JOIN auctions a ON b.auction = a.id AND {SAME.format("b", "a")}
+            LEFT JOIN visits v ON v.visitor = b.bidder AND {SAME.format("v", "b")} AND v.value > a.value
+            WHERE a.category <> 3 AND coalesce(v.page, 0) < 6""",
+        """SELECT make(win2(b.at) * 2000000), b.value, a.category, v.page FROM bids b
+           JOIN auctions a ON b.auction = a.id AND win2(b.at) = win2(a.at)
+           LEFT JOIN visits v ON v.visitor = b.bidder AND win2(v.at) = win2(b.at) AND v.value > a.value
+           WHERE a.category <> 3 AND coalesce(v.page, 0) < 6""",
+    ),
+    "sums of a full join after an inner one": (
+        f"""SELECT window_start, count(*) AS n, count(v.page) AS pages, sum(b.value) AS total FROM bids b
+            JOIN auctions a ON b.auction = a.id AND {SAME.format("b", "a")}
+            FULL JOIN visits v ON v.visitor = b.bidder AND {SAME.format("v", "b")} GROUP BY window_start""",
+        """SELECT make(coalesce(win2(b.at), win2(v.at)) * 2000000), count(*), count(v.page), sum(b.value) FROM bids b
+           JOIN auctions a ON b.auction = a.id AND win2(b.at) = win2(a.at)
+           FULL JOIN visits v ON v.visitor = b.bidder AND win2(v.at) = win2(b.at)
+           GROUP BY coalesce(win2(b.at), win2(v.at))""",
+    ),
 }
 FIRST = market.START_MS * 1000 - 1_000_000
 STARTS = ", ".join(f"({FIRST + k * 1_000_000})" for k in range(market.SECONDS + 3))

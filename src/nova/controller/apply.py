@@ -237,7 +237,7 @@ def _partners(state: State, rule: Rule, side: int, source: int, event: e.SourceA
     if rule.kind == "equal":
         if not rule.remembers:
             rule.remember(state.sources["stream"])
-        return rule.enter(source, side, rule.code_for(dict(event.attributes or {})))
+        return rule.enter(source, side, rule.code_for({**(event.attributes or {}), "id": event.source}))
     return []
 
 

@@ -117,13 +117,27 @@ class Pipeline:
 
     left: Side = AS_BORN
     right: Side = AS_BORN
+    single: bool = False
+    """Whether the query reads one stream. It is planned as a join with a shadow of that stream that sends nothing, each
+    source with itself: what is placed is what its tuples go through."""
     on: tuple[str, ...] = ()
     """Columns whose values must be equal where the tuples of both sides carry them: what `on` means in short."""
+    keeps: tuple[Literal["left", "right"], ...] = ()
+    """Sides of which a tuple that joins nothing is a result, too, with nulls for the other side: outer joins."""
+    match: str | None = None
+    """Where a side is kept: what a pair must satisfy beside keys and window to join, over the columns of results."""
+    waits_us: int = 0
+    """How long after a tuple's time, in event time of the join's windows, it may still find a partner."""
+    first_us: int | None = None
+    """Where the right side is copied and kept: its copy in the window of its time plus this stands for all of them.
+    None: every copy stands for itself."""
     where: str | None = None
     """Joined rows that stay, over the columns of results."""
     select: tuple[tuple[str, str], ...] = ()
     """Name and expression of each column of the result; none: the join's own columns."""
     group: Grouping | None = None
+    layers: str = ""
+    """What is asked of the groups of a window once they are complete, in Spark's SQL over the table `_nova_groups`."""
     lateness_ms: float = 0.0
     """How far copies lie from the event time of their tuple at most."""
     sql: str = ""

@@ -9,9 +9,13 @@ from nova.model.subjoins import SubJoins
 
 
 def pair_rates(problem: Problem, joins: SubJoins) -> Floats:
-    """Result tuples/s of each sub-join if every pair of a window matched."""
+    """Result tuples/s of each sub-join if every pair of a window matched; in queries of one stream, every tuple."""
     windows = np.array([query.window_ms for query in problem.queries], dtype=np.float64)
-    return joins.left_rate * joins.right_rate * (windows[joins.query] if len(joins) else 1.0) / 1000.0
+    single = np.array([query.pipeline.single for query in problem.queries], dtype=np.bool_)
+    if not len(joins):
+        return np.empty(0)
+    pairs = joins.left_rate * joins.right_rate * windows[joins.query] / 1000.0
+    return np.where(single[joins.query], joins.left_rate, pairs)
 
 
 def known_rates(problem: Problem, joins: SubJoins) -> Floats:

@@ -2,6 +2,7 @@
 
 dialect     the part of Spark's SQL that queries are written in; faults with line, column and token
 statement   names resolved, conditions sorted into filters, keys, windows and the rest
+layers      what is asked of the groups of a window once it is over
 rates       selectivities, stated or estimated
 graph       operators with the rate on every edge
 keys        by what a join divides, and how much comes out of it

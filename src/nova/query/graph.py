@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from nova.model.operators import Estimate, Operator, OperatorGraph, Tree
 from nova.query import rates
+from nova.query.dialect import NovaSql
+from nova.query.layers import own_parts
 from nova.query.order import aliases_of, link
 from nova.query.statement import Join, Statement
 
@@ -39,7 +41,8 @@ def build_graph(
     def joined(join: Join, left: int, right: int) -> int:
         rate = made[left].rate.value, made[right].rate.value
         share = rates.matching(statement, join, stated)
-        results = rate[0] * rate[1] * rates.window_s(join.window) * share.value
+        seconds = rates.window_s(join.window, sum(made[side].kind == "join" for side in (left, right)))
+        results = rate[0] * rate[1] * seconds * share.value
         if join.kind in ("left", "full"):
             results = max(results, rate[0])
         if join.kind in ("right", "full"):
@@ -47,7 +50,7 @@ def build_graph(
         conditions = [f"{key.left.sql()} = {key.right.sql()}" for key in join.keys]
         conditions += [part.sql() for part in join.residual]
         text = f"{join.kind} join on {' AND '.join(conditions) or 'true'} in {join.window}"
-        why = f"{rate[0]:.4g} × {rate[1]:.4g} × {rates.window_s(join.window):g} s × {share.value:.3g} ({share.why})"
+        why = f"{rate[0]:.4g} × {rate[1]:.4g} × {seconds:g} s × {share.value:.3g} ({share.why})"
         return add(Operator("join", text, (left, right), Estimate(results, share.origin, why)))
 
     def grown(part: Tree) -> int:
@@ -78,6 +81,9 @@ def build_graph(
             head = add(Operator("filter", statement.having.sql(), (head,), through, "sink"))
     else:
         head = add(Operator("project", _columns(statement), (head,), made[head].rate))
+    for layer in statement.layers:
+        text = " ".join(part.sql(dialect=NovaSql) for part in own_parts(layer))
+        head = add(Operator("project", text, (head,), made[head].rate, "sink"))
     add(Operator("sink", "results", (head,), made[head].rate, "sink"))
     return OperatorGraph(query, tuple(made))
 

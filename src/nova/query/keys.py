@@ -18,6 +18,8 @@ AFTER = 0.5
 def key_of(statement: Statement, pipeline: Pipeline) -> Key | None:
     """The key of the tuples that the join asks to be equal, as it travels; None where it asks only for attributes of
     sources, or for nothing."""
+    if not statement.joins:
+        return None
     names = tuple(f"_key{number}" for number in range(len(pipeline.left.keys)))
     if not names:
         return None
@@ -29,6 +31,11 @@ def key_of(statement: Statement, pipeline: Pipeline) -> Key | None:
 def output_of(statement: Statement, pipeline: Pipeline, stated: Mapping[str, float]) -> Output:
     """What the join sends to the sink for each pair of tuples in one of the windows it is cut into: rows, or partial
     aggregates where those are made at the hosts."""
+    if not statement.joins:
+        merged = pipeline.group is not None and bool(pipeline.group.merge)
+        most = groups(statement, math.inf, stated).value if merged else math.inf
+        share = KNOWN_EQUAL if merged and math.isinf(most) else 1.0
+        return Output(Estimate(share, "estimated", f"{share:g} of the tuples that pass"), most)
     join, copied = statement.joins[0], copies(statement)
     match = matching(statement, join, stated)
     cut = math.prod(copied.values()) * window_us(statement) / 1e6

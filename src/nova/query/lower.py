@@ -1,4 +1,4 @@
-"""Lower: two-way inner joins with everything around them, as the texts that Spark evaluates before and after a join.
+"""Lower: two-way joins with everything around them, as the texts that Spark evaluates before and after a join.
 
 Sliding windows and interval joins become tumbling ones: a tuple is copied into every window in which it can find
 partners, and conditions on times are checked on the pair. So whoever routes, places and joins knows one kind of window.
@@ -8,48 +8,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from sqlglot import exp
 
 from nova.model.operators import Grouping, Pipeline, Side
-from nova.query.dialect import NovaSql, SqlFault, fault
+from nova.query.dialect import NovaSql, fault
+from nova.query.layers import layers_sql
 from nova.query.stages import Stage, apart_us
-from nova.query.statement import ROLES, Group, Interval, Statement, Tumbling, aggregates_in
+from nova.query.statement import ROLES, Group, Interval, JoinKind, Statement, Tumbling, aggregates_in
 
 SHORTEST_US = 1_000_000
 """Windows that an interval join is cut into are at least this long: shorter ones only make copies dearer."""
 STARTS, ENDS = "window_start", "window_end"
 MADE_OF = " ⋈ "
 """Between the names of the two sources whose join is a source to another join."""
+KEPT: dict[JoinKind, tuple[Literal["left", "right"], ...]] = {
+    "inner": (),
+    "left": ("left",),
+    "right": ("right",),
+    "full": ("left", "right"),
+}
+"""Sides whose tuples are results even where they join nothing."""
 _ORIGINAL = "_time"
 """Event time of a tuple that was copied into other windows."""
 
 
 def refuse_unplanned(statement: Statement) -> None:
-    """Raise where a statement reads one stream, or has another join than an inner one: its graph can be shown, not
-    placed."""
-    joins = statement.joins
-    error: SqlFault | None = None
-    outer = [join.kind for join in joins if join.kind != "inner"]
-    if not joins:
-        error = SqlFault("one stream alone has no join to place: two streams expected")
-    elif outer:
-        kind = outer[0].upper()
-        message = f"inner joins are planned; a {kind} join can only be explained (--explain-query)"
-        error = fault(statement.sql, exp.Null(), message, kind)
-    if error is not None:
-        error.unplanned = True
-        raise error
+    """Raise where another join than the last one is an outer join: its graph can be shown, not placed."""
+    for join in statement.joins[:-1]:
+        if join.kind != "inner":
+            kind = join.kind.upper()
+            message = f"of several joins, the last one may be an outer join; this {kind} JOIN has others after it"
+            error = fault(statement.sql, exp.Null(), message, kind)
+            error.unplanned = True
+            raise error
 
 
 def window_us(statement: Statement) -> int:
-    """Length of the windows that the join is cut into."""
+    """Length of the windows that the join is cut into; those of one stream are its groups' or a second long."""
+    if not statement.joins:
+        return statement.group.window.slide_us if statement.group is not None else SHORTEST_US
     window = statement.joins[0].window
     return max(window.high_us - window.low_us, SHORTEST_US) if isinstance(window, Interval) else window.slide_us
 
 
 def copies(statement: Statement) -> dict[str, float]:
     """Into how many windows a tuple of each alias is copied, on average; in an interval join only the right side is."""
+    if not statement.joins:
+        return dict.fromkeys(statement.streams, 1.0)
     window, right = statement.joins[0].window, statement.joins[0].alias
     if isinstance(window, Tumbling):
         every = window.size_us / window.slide_us
@@ -68,6 +75,8 @@ def lower(stages: Sequence[Stage]) -> list[Pipeline]:
         if stage.time:
             source = f"concat(left_source, '{MADE_OF}', right_source)"
             one = replace(one, select=(("source", source), ("time", stage.time), ("value", "0D"), *one.select))
+        else:
+            one = replace(one, layers=layers_sql(stage.statement.layers))
         found.append(one)
     return found
 
@@ -91,13 +100,17 @@ def _copied_us(window: Tumbling | Interval, length: int) -> int:
 def _lowered(statement: Statement, spread_us: int, behind_us: float) -> Pipeline:
     """What happens around one join. `spread_us`: how far apart the times within one tuple of its input are;
     `behind_us`: how much more than the text's own streams its input is out of order."""
+    if not statement.joins:
+        return _alone(statement)
     join = statement.joins[0]
     left, right = statement.streams
     sides = {left: "left", right: "right"}
     window, length = join.window, window_us(statement)
     times: dict[str, str | None] = {left: None, right: None}
+    first_us = None
     if isinstance(window, Interval):
         low, high = (window.low_us, window.high_us) if right == window.second else (-window.high_us, -window.low_us)
+        first_us = low
         times[right] = _times(f"unix_micros(time) + {low}L", f"unix_micros(time) + {high}L", length)
     elif window.size_us > window.slide_us:
         oldest = f"unix_micros(time) - {window.size_us - window.slide_us}L"
@@ -123,8 +136,11 @@ def _lowered(statement: Statement, spread_us: int, behind_us: float) -> Pipeline
             times[alias],
         )
     after = _After(sides, times, window)
-    where = _all(after.text(part) for part in (*join.residual, *statement.where))
-    slack = lateness + length + spread_us
+    keeps = KEPT[join.kind]
+    match = _all(after.text(part) for part in join.residual)
+    where = _all(after.text(part) for part in statement.where)
+    waits = 2 * lateness + length
+    slack = lateness + (waits if keeps else length) + spread_us
     group = None if statement.group is None else _grouping(statement, statement.group, after, slack)
     select = tuple(
         (name, after.text(part) if group is None else _finished(part, statement)) for name, part in statement.select
@@ -132,7 +148,11 @@ def _lowered(statement: Statement, spread_us: int, behind_us: float) -> Pipeline
     return Pipeline(
         made["left"],
         made["right"],
-        where=where,
+        keeps=keeps,
+        match=match if keeps else None,
+        waits_us=waits if keeps else 0,
+        first_us=first_us,
+        where=where if keeps else _all(part for part in (match, where) if part is not None),
         select=select,
         group=group,
         lateness_ms=(lateness + behind_us) / 1000,
@@ -140,9 +160,29 @@ def _lowered(statement: Statement, spread_us: int, behind_us: float) -> Pipeline
     )
 
 
+def _alone(statement: Statement) -> Pipeline:
+    """What happens to the tuples of one stream."""
+    alias = next(iter(statement.streams))
+    parts = [part for _, part in statement.select] + ([statement.having] if statement.having is not None else [])
+    group = statement.group
+    parts += [] if group is None else [*group.keys, *([group.time] if group.time is not None else [])]
+    needed = {c.name for part in parts for c in part.find_all(exp.Column) if c.table == alias} - set(ROLES)
+    for name in sorted(needed):
+        _carried(statement, alias, name)
+    side = Side(_all(_at_source(part) for part in statement.filters[alias]), (), tuple(sorted(needed)))
+    after = _After({alias: "left"}, {alias: None}, Tumbling(SHORTEST_US, SHORTEST_US))
+    made = None if group is None else _grouping(statement, group, after, window_us(statement))
+    select = tuple(
+        (name, after.text(part) if made is None else _finished(part, statement)) for name, part in statement.select
+    )
+    return Pipeline(side, Side(columns=()), single=True, select=select, group=made, sql=statement.sql)
+
+
 def attribute_keys(statement: Statement) -> tuple[tuple[str, str], ...]:
     """Attributes of the left and of the right sources that the join asks to be equal: they make the join matrix. Names
-    are the same but where a join makes the stream."""
+    are the same but where a join makes the stream. Each source of one stream goes with itself."""
+    if not statement.joins:
+        return (("id", "id"),)
     found = []
     for key in statement.joins[0].keys:
         left, right = key.left, key.right

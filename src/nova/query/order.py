@@ -7,7 +7,7 @@ of tuples/s × ms over all edges is least over subsets of the streams (dynamic p
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -54,8 +54,14 @@ class Link:
 def link(statement: Statement, left: frozenset[str], right: frozenset[str]) -> Link | None:
     """What joins two groups of streams; None where no window does.
 
-    Equalities and windows hold along: from a = b and b = c follows a = c, so that a and c can be joined before b.
+    Equalities and windows hold along: from a = b and b = c follows a = c, so that a and c can be joined before b. An
+    outer join comes last, as it is written.
     """
+    last = statement.joins[-1]
+    if last.kind != "inner":
+        if last.alias in left | right:
+            return _as_written(statement, left, right)
+        statement = replace(statement, joins=statement.joins[:-1])
     window: Tumbling | Interval | None = None
     ends = ("", "")
     residual: list[exp.Expr] = []
@@ -98,6 +104,19 @@ def link(statement: Statement, left: frozenset[str], right: frozenset[str]) -> L
     return Link(Join("inner", ends[1], tuple(keys), window, tuple(residual)), ends)
 
 
+def _as_written(statement: Statement, left: frozenset[str], right: frozenset[str]) -> Link | None:
+    """The last join of the text, where these are its sides."""
+    last = statement.joins[-1]
+    if last.alias not in right:
+        left, right = right, left
+    if len(right) > 1 or left | right != set(statement.streams):
+        return None
+    window = last.window
+    pair = (window.first, window.second) if isinstance(window, Interval) else last.same[0]
+    other = pair[0] if pair[1] == last.alias else pair[1]
+    return Link(last, (other, last.alias))
+
+
 def flows(statement: Statement, born: Mapping[str, float], stated: Mapping[str, float]) -> dict[frozenset[str], float]:
     """Tuples/s of every group of streams that can be joined, given those of the streams after their filters."""
     rate = {frozenset([alias]): born[alias] for alias in statement.streams}
@@ -105,7 +124,8 @@ def flows(statement: Statement, born: Mapping[str, float], stated: Mapping[str, 
         for left, right in _splits(group):
             if left in rate and right in rate and (found := link(statement, left, right)) is not None:
                 share = rates.matching(statement, found.join, stated).value
-                rate[group] = rate[left] * rate[right] * rates.window_s(found.join.window) * share
+                seconds = rates.window_s(found.join.window, (len(left) > 1) + (len(right) > 1))
+                rate[group] = rate[left] * rate[right] * seconds * share
                 break
     return rate
 

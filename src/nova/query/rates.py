@@ -51,11 +51,12 @@ def distinct_values(key: Key, statement: Statement) -> float | None:
     return max((count for count in counts if count is not None), default=None)
 
 
-def window_s(window: Tumbling | Interval) -> float:
-    """Seconds of the other stream that a tuple is compared with, each window it lies in counted."""
+def window_s(window: Tumbling | Interval, made: int = 0) -> float:
+    """Seconds of the other stream that a tuple is compared with, each window it lies in counted. `made`: how many sides
+    are rows of an earlier join, each of which lies in one sliding window already."""
     if isinstance(window, Interval):
         return (window.high_us - window.low_us) / 1e6
-    return window.size_us / 1e6 * (window.size_us / window.slide_us)
+    return window.size_us / 1e6 * (window.size_us / window.slide_us) * (window.slide_us / window.size_us) ** made
 
 
 def groups(statement: Statement, rate: float, stated: Mapping[str, float]) -> Estimate:

@@ -32,7 +32,7 @@ def stages_of(statement: Statement, tree: Tree) -> list[Stage]:
 
     A stream that a stage makes has the columns `<alias>_<column>` of all that later stages need.
     """
-    if len(statement.joins) == 1:
+    if len(statement.joins) <= 1:
         return [Stage(statement, frozenset(statement.streams))]
     sliding = {join.window for join in statement.joins if isinstance(join.window, Tumbling)}
     mixed = len(sliding) > 1 or any(isinstance(join.window, Interval) for join in statement.joins)
@@ -53,7 +53,7 @@ def _output(statement: Statement) -> tuple[tuple[str, exp.Expr], ...]:
     assert isinstance(window, Tumbling)
     if window.size_us != window.slide_us:
         return statement.select
-    start = window_start(exp.column("time", table=last.alias), window)
+    start = window_start(_moment(last), window)
 
     def bound(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or node.table:
@@ -62,6 +62,15 @@ def _output(statement: Statement) -> tuple[tuple[str, exp.Expr], ...]:
         return start.copy() if node.name == "window_start" else exp.Add(this=start.copy(), expression=length)
 
     return tuple((name, part.transform(bound)) for name, part in statement.select)
+
+
+def _moment(join: Join) -> exp.Expr:
+    """A time of a joined row that tells its window, also where one side is missing."""
+    own = exp.column("time", table=join.alias)
+    if join.kind in ("inner", "right"):
+        return own
+    other = exp.column("time", table=next(one for one in join.same[0] if one != join.alias))
+    return other if join.kind == "left" else exp.Coalesce(this=other, expressions=[own])
 
 
 class _Builder:
@@ -90,6 +99,8 @@ class _Builder:
         parts += join.residual
         parts += [] if group is None else [*group.keys, *([group.time] if group.time is not None else [])]
         parts += [having] if having is not None else []
+        where = () if time else self.whole.where
+        parts += where
         parts += [exp.column("time", table=time)] if time else []
         begun = len(self.found)
         names = [
@@ -106,7 +117,8 @@ class _Builder:
             streams={name: self.whole.streams.get(name, name) for name in names},
             schemas={name: self._schema(name, side, parts) for name, side in zip(names, sides, strict=True)},
             filters={name: self.whole.filters.get(name, ()) for name in names},
-            joins=(Join("inner", names[1], keys, window, tuple(map(inside.of, join.residual))),),
+            joins=(Join(join.kind, names[1], keys, window, tuple(map(inside.of, join.residual))),),
+            where=tuple(map(inside.of, where)),
             select=tuple((name, inside.of(part)) for name, part in select),
             group=None
             if group is None
@@ -128,7 +140,7 @@ class _Builder:
         if group.window.size_us != group.window.slide_us:
             return group
         last = next(join for join in reversed(self.whole.joins) if join.window == group.window)
-        return replace(group, time=exp.column("time", table=last.alias))
+        return replace(group, time=_moment(last))
 
     def _carried(self, parts: Iterable[exp.Expr], side: frozenset[str]) -> tuple[tuple[str, exp.Expr], ...]:
         """The columns of some streams that expressions look at; attributes of sources travel with the sources."""

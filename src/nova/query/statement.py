@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
 from nova.query.dialect import NovaSql, SqlFault, fault, parse
+from nova.query.layers import check_layers
 
 JoinKind: TypeAlias = Literal["inner", "left", "right", "full"]
 ROLES = ("source", "time", "value")
@@ -122,11 +123,19 @@ class Statement:
     select: tuple[tuple[str, exp.Expr], ...]
     group: Group | None
     having: exp.Expr | None
+    layers: tuple[exp.Select, ...] = ()
+    """SELECTs around it, from the inside out, each over the groups of one window."""
 
 
 def analyse(sql: str, streams: Mapping[str, Schema]) -> Statement:
     """A query's text with its names resolved. Raises `SqlFault`."""
-    return _Analysis(sql, parse(sql), streams).statement()
+    tree, layers = parse(sql)
+    statement = _Analysis(sql, tree, streams).statement()
+    if layers and statement.group is None:
+        message = "a query in brackets groups by a window, such as GROUP BY TUMBLE(x.time, INTERVAL '10' SECOND), x.k"
+        raise fault(sql, tree, message)
+    check_layers(sql, layers, statement.select)
+    return replace(statement, layers=layers)
 
 
 def short_sql(left: str, right: str, on: Sequence[str], window_ms: float) -> str:
@@ -230,8 +239,6 @@ class _Analysis:
             raise self.wrong(table, f"no such stream; the streams are {_names(self.known)}")
         if alias in self.streams:
             raise self.wrong(table, f"two streams are called {alias}: give one of them another name with AS")
-        if name in self.streams.values():
-            raise self.wrong(table, "a stream is not joined with itself")
         self.streams[alias], self.schemas[alias] = name, self.known[name]
         return alias
 

@@ -9,7 +9,7 @@ and windows may be as short as 1 µs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ CROWDED = 500_000
 TUPLES_PER_CELL = 50
 """Tuples per cell of a crowded window."""
 
+IDENTITY = "_id"
+"""Column by which a tuple of a side that is kept whole (an outer join's) is known again among the results."""
 HEAD = pa.schema([("meeting", pa.int32()), ("source", pa.int32()), ("time", pa.int64())])
 """First columns of every packet: where the tuple is to be joined, the row of its source, its event time in µs."""
 
@@ -43,6 +45,8 @@ class Flow:
     """Columns that a left tuple carries beside source and time: `value`, then all others."""
     right: pa.Schema
     cells: int = 8
+    keeps: tuple[SideName, ...] = ()
+    """Sides of which tuples that join nothing are results, too; they carry `IDENTITY`."""
 
     @property
     def bucket_us(self) -> int:
@@ -77,6 +81,14 @@ class Flow:
             if column.name != "value"
         ]
         return pa.schema([*fixed, *values, ("node", pa.string()), *others])
+
+    def keeping(self, sides: tuple[SideName, ...]) -> Flow:
+        """The same flow for an outer join that keeps these sides."""
+        left, right = (
+            self.carried(side).append(pa.field(IDENTITY, pa.int64())) if side in sides else self.carried(side)
+            for side in ("left", "right")
+        )
+        return replace(self, left=left, right=right, keeps=sides)
 
     def cell(self, meeting: npt.NDArray[np.int32], window: Longs, keys: list[pa.Array]) -> Longs:
         """Cell of each tuple; equal for any two tuples that join."""

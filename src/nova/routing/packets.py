@@ -205,8 +205,43 @@ def _assemble(flow: Flow, timeline: Timeline, names: Names, left: pa.Table, righ
     return pa.record_batch([columns[name] for name in schema.names], schema=schema)
 
 
+def unjoined(flow: Flow, side: SideName, batch: pa.RecordBatch, node: pa.StringArray | None = None) -> pa.RecordBatch:
+    """Tuples of one side (columns source, time, value, …) as results without a partner, from these hosts."""
+    count = batch.num_rows
+    time = batch.column("time").cast(pa.int64())
+    window = window_number(time.to_numpy(zero_copy_only=False), flow.window_us)
+    columns: dict[str, pa.Array] = {
+        "query": pa.repeat(pa.scalar(flow.query), count),
+        "window_start": pa.array(window * flow.window_us, MOMENT),
+        "window_end": pa.array((window + 1) * flow.window_us, MOMENT),
+        f"{side}_source": batch.column("source"),
+        f"{side}_time": time.cast(MOMENT),
+        **{f"{side}_{column.name}": batch.column(column.name) for column in flow.carried(side)},
+        **({} if node is None else {"node": node}),
+    }
+    schema = flow.result()
+    made = [columns[name].cast(kind) if name in columns else pa.nulls(count, kind) for name, kind in _typed(schema)]
+    return pa.record_batch(made, schema=schema)
+
+
+def _typed(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
+    return ((field.name, field.type) for field in schema)
+
+
 def _flat(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-__all__ = ["Packets", "Routed", "Names", "route", "pack", "unpack", "match", "results", "Code", "without_null_keys"]
+__all__ = [
+    "Packets",
+    "Routed",
+    "Names",
+    "route",
+    "pack",
+    "unpack",
+    "match",
+    "results",
+    "unjoined",
+    "Code",
+    "without_null_keys",
+]

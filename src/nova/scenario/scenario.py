@@ -68,6 +68,8 @@ SAMPLED = 64
 """Sources of a stream that the order of joins is weighed with, at most."""
 CANDIDATES = 32
 """Hosts that it is weighed with, at most."""
+SHADOW = "shadow"
+"""What the side that sends nothing is called in a query of one stream: each source goes with its own shadow."""
 HANDED_ON = Output(Estimate(0.0, "given", "another join reads its results"))
 """What a join sends to the sink whose results are the input of another one."""
 
@@ -333,8 +335,10 @@ class _Builder:
         """A join of the problem, and the stream that it makes for another one."""
         bases = [self.names.index(name) for name in (bound.left, bound.right)]
         rows = [
-            self._row(i, f"{bound.id}.{alias or name}", name, factor)
-            for alias, name, factor in zip(bound.aliases, (bound.left, bound.right), bound.factors, strict=True)
+            self._row(i, f"{bound.id}.{alias or name}", name, factor, own=side == 1 and bound.left == bound.right)
+            for side, (alias, name, factor) in enumerate(
+                zip(bound.aliases, (bound.left, bound.right), bound.factors, strict=True)
+            )
         ]
         if isinstance(matrix, Pairs):
             starts = np.cumsum([0, *(len(part) for part in self.parts)])
@@ -359,10 +363,11 @@ class _Builder:
         made = Query(bound.id, rows[0], rows[1], sink, matrix, bound.window_ms, around, needs, key, bound.output)
         return replace(made, tuple_bytes=query.tuple_bytes or 0.0, apart=query.apart, makes=makes), part
 
-    def _row(self, i: int, derived: str, name: str, factor: float) -> int:
-        """Row of a stream as a query reads it: of a new one where it is not read as it is born."""
+    def _row(self, i: int, derived: str, name: str, factor: float, *, own: bool) -> int:
+        """Row of a stream as a query reads it: of a new one where it is not read as it is born, or read twice
+        (`own`)."""
         base = self.names.index(name)
-        if factor == 1.0:
+        if factor == 1.0 and not own:
             return base
         if derived in self.names:
             self._wrong(i, "id", f"a stream is called {derived!r}, as this query calls its own: rename one", derived)
@@ -421,7 +426,7 @@ class _Builder:
             shares = {alias: passing(statement, alias, query.selectivity).value for alias in statement.streams}
             born = {alias: share * float(parts[statement.streams[alias]].rate.sum()) for alias, share in shares.items()}
             tree = None
-            if len(statement.joins) > 1 and all(join.kind == "inner" for join in statement.joins):
+            if len(statement.joins) > 1 and all(join.kind == "inner" for join in statement.joins[:-1]):
                 ground = self._ground(statement, parts, nodes, sink)
                 tree = query.order or best_order(statement, born, query.selectivity, ground)
                 if why := wrong_order(statement, tree):
@@ -451,6 +456,8 @@ class _Builder:
             own, copied = stage.statement, copies(stage.statement)
             names = [f"{query.id}.{one[1:]}" if own.schemas[one].made else own.streams[one] for one in own.streams]
             factors = [shares.get(one, 1.0) * copied[one] for one in own.streams]
+            if pipeline.single:
+                names, factors = [*names, *names], [*factors, 0.0]
             last = number == len(stages)
             pipeline = replace(pipeline, shares=(*shares.items(), *stated.items()), columns=columns, order=tree)
             found.append(
@@ -587,5 +594,5 @@ def _spread(rows: np.ndarray, most: int) -> Ints:
 
 def _aliases(statement: Statement) -> tuple[str, str]:
     """Names of a join's streams in the text; empty for one that another join makes."""
-    left, right = ("" if statement.schemas[name].made else name for name in statement.streams)
-    return left, right
+    left, *others = ("" if statement.schemas[name].made else name for name in statement.streams)
+    return left, others[0] if others else SHADOW

@@ -141,6 +141,8 @@ def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attribut
         if query.output is not None and query.makes is None:
             document["selectivity"] = {"join": query.output.share.value}
     match query.matrix:
+        case Equal() if around.single:
+            pass
         case Equal() as equal if attributes.take(query, equal):
             if not around.sql:
                 document["on"] = equal.attribute.split(", ")

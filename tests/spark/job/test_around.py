@@ -14,8 +14,8 @@ import auctions
 from nova import optimizer
 from nova.model.errors import NovaError
 from nova.scenario import load
-from nova.spark.job.around import Groups
 from nova.spark.job.folder import RunFolder
+from nova.spark.job.kept import Kept
 from nova.spark.job.run import Run, Settings
 from nova.spark.replan.handover import put
 
@@ -123,15 +123,15 @@ def test_groups_survive_a_crash_a_new_plan_and_disorder(
     query, plain = CASES["aggregates by the join's window"]
     bids, opened = auctions.tables()
     path = auctions.scenario(tmp_path / "s", query, bids, opened, 3, in_order=False)
-    save, written = Groups.save, Groups.last
+    save, written = Kept.save, Kept.last
 
-    def fail(self: Groups, batch: int, state: Any, closed: int | None) -> None:
+    def fail(self: Kept, batch: int, state: Any, closed: int | None) -> None:
         if written(self) == 0:
             raise RuntimeError("power is gone")
         save(self, batch, state, closed)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Groups, "save", fail)
+        patched.setattr(Kept, "save", fail)
         with pytest.raises(NovaError, match="power is gone"):
             run(spark, path, tmp_path / "run", lateness_ms=20_000)
     loaded = load(path)

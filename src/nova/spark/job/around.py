@@ -9,6 +9,7 @@ can come any more, and then writes one row per group: once, also when a batch is
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from nova.model.errors import Fault, InvalidInput
 from nova.model.operators import Grouping, Pipeline, Side
+from nova.query.layers import GROUPS
 from nova.routing.flow import Flow
+from nova.spark.job.kept import Kept
 from nova.spark.job.sinks import Sink, result_rows
-from nova.spark.job.tasks import ArrowMap
+from nova.spark.job.tasks import ORIGINAL, ArrowMap
+from nova.spark.job.unmatched import Unmatched
 from nova.spark.sources.clock import Clock
 from nova.spark.sources.inputs import MOST_BYTES, Input
 from nova.spark.sources.tuples import HIDDEN, REASON, column_of
@@ -53,7 +56,7 @@ def before(frame: DataFrame, side: Side, place: str) -> DataFrame:
         if missing:
             raise InvalidInput([Fault(place, "the input has no such column", field="columns", value=missing[0])])
         keys = [F.expr(text).alias(f"_key{number}") for number, text in enumerate(side.keys)]
-        moved = [] if side.times is None else [F.col("time").alias("_time")]
+        moved = [] if side.times is None else [F.col("time").alias(ORIGINAL)]
         chosen = frame.select("source", "time", "value", *(F.col(f"`{name}`") for name in kept), *keys, *moved)
         return chosen if side.times is None else chosen.withColumn("time", F.explode_outer(F.expr(side.times)))
     except AnalysisException as error:
@@ -77,19 +80,32 @@ class Around:
     watermark_us: Callable[[], int | None]
     """Event time before which no packet of a batch to come is joined; None: not yet known."""
 
+    unmatched: Unmatched | None = None
+    """Where the query keeps tuples that join nothing."""
+
     def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
         """Joined rows; the rest happens batch by batch."""
-        assert matcher is not None
         return result_rows(pairs, matcher, self.flow)
 
     def write(self, frame: DataFrame, batch: int) -> None:
         """Filter, then project or group, and write."""
-        rows = frame if self.pipeline.where is None else frame.where(self.pipeline.where)
+        if self.unmatched is None:
+            self._write(frame, batch)
+            return
+        joined = (frame if self.pipeline.match is None else frame.where(self.pipeline.match)).persist()
+        try:
+            lone = self.unmatched.of_batch(joined, batch, self.watermark_us())
+            self._write(joined.unionByName(_frame(frame.sparkSession, lone)) if len(lone) else joined, batch)
+        finally:
+            joined.unpersist()
+
+    def _write(self, frame: DataFrame, batch: int) -> None:
+        rows = self._passing(frame)
         if self.pipeline.group is None:
             self._hand_on(project(rows, self.pipeline), batch)
             return
         group, spark = self.pipeline.group, frame.sparkSession
-        groups = Groups(self.folder)
+        groups = Kept(self.folder)
         state, closed = groups.before(batch)
         fresh = partial(rows, group).toArrow()
         if closed is not None:
@@ -104,59 +120,38 @@ class Around:
         groups.save(batch, _merged(spark, state.filter(pc.invert(pc.fill_null(over, False))), group), closed)
 
     def end(self, spark: SparkSession) -> None:
-        """The input has ended: write the groups of all windows that are still open."""
-        if self.pipeline.group is None:
-            return
-        groups = Groups(self.folder)
+        """The input has ended: write the tuples that joined nothing, and the groups of all windows that are open."""
+        lone = None if self.unmatched is None else self.unmatched.rest()
+        rows = None if lone is None or not len(lone) else self._passing(_frame(spark, lone))
+        if self.pipeline.group is not None:
+            self._end_groups(spark, rows)
+        elif rows is not None and self.unmatched is not None:
+            self._hand_on(project(rows, self.pipeline), AFTER_END + (self.unmatched.open.last() or 0))
+        if self.unmatched is not None:
+            self.unmatched.forget()
+
+    def _end_groups(self, spark: SparkSession, rows: DataFrame | None) -> None:
+        """Write the groups of all windows that are still open, these rows included."""
+        assert self.pipeline.group is not None
+        groups = Kept(self.folder)
         last = groups.last()
         if last is None:
             return
         state, closed = groups.before(last + 1)
+        if rows is not None:
+            fresh = partial(rows, self.pipeline.group).toArrow()
+            state = fresh if state is None else pa.concat_tables([state, fresh])
         if state is None or not state.num_rows:
             return
         self._hand_on(finish(spark, state, self.pipeline), AFTER_END + last)
         latest = pc.max(state[START]).as_py()
         groups.save(last, state.slice(0, 0), latest if closed is None else max(latest, closed))
 
+    def _passing(self, rows: DataFrame) -> DataFrame:
+        return rows if self.pipeline.where is None else rows.where(self.pipeline.where)
+
     def _hand_on(self, rows: DataFrame, batch: int) -> None:
         self.inner.write(self.inner.attach(rows, None), batch)
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Partial aggregates of open windows, as of each of the last batches."""
-
-    folder: Path
-
-    def before(self, batch: int) -> tuple[pa.Table | None, int | None]:
-        """As an earlier batch left them, with the last window start (µs) whose groups are written. A repeated batch
-        finds what it found at first."""
-        earlier = [number for number in self._batches() if number < batch]
-        if not earlier:
-            return None, None
-        table = pq.read_table(self._file(earlier[-1]))
-        told = (table.schema.metadata or {}).get(b"closed")
-        return table.replace_schema_metadata(None), None if not told else int(told)
-
-    def last(self) -> int | None:
-        """The last batch."""
-        return max(self._batches(), default=None)
-
-    def save(self, batch: int, state: pa.Table, closed: int | None) -> None:
-        """Keep them for the batches to come; those of two batches ago are no longer needed."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        told = state.replace_schema_metadata({"closed": "" if closed is None else str(closed)})
-        beside = self.folder / ".new"
-        pq.write_table(told, beside)
-        beside.replace(self._file(batch))
-        for old in self._batches()[:-3]:
-            self._file(old).unlink()
-
-    def _batches(self) -> list[int]:
-        return sorted(int(file.stem) for file in self.folder.glob("[0-9]*.parquet"))
-
-    def _file(self, batch: int) -> Path:
-        return self.folder / f"{batch:09d}.parquet"
 
 
 def project(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -189,7 +184,8 @@ def partial(rows: DataFrame, grouping: Grouping) -> DataFrame:
 
 
 def finish(spark: SparkSession, state: pa.Table, pipeline: Pipeline) -> DataFrame:
-    """Merged groups as the query selects them."""
+    """Merged groups as the query selects them, with all that it asks of them together."""
+    from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
     grouping = pipeline.group
@@ -200,7 +196,17 @@ def finish(spark: SparkSession, state: pa.Table, pipeline: Pipeline) -> DataFram
     end = F.timestamp_micros(F.col(START) + F.lit(grouping.size_us))
     bounded = whole.select("*", start.alias("window_start"), end.alias("window_end"))
     kept = bounded if grouping.having is None else bounded.where(grouping.having)
-    return kept.select(*_columns(pipeline.select))
+    chosen = kept.select(*_columns(pipeline.select))
+    if not pipeline.layers:
+        return chosen
+    view = f"_nova_{uuid.uuid4().hex}"
+    chosen.createOrReplaceTempView(view)
+    try:
+        return spark.sql(pipeline.layers.replace(GROUPS, view))
+    except AnalysisException as error:
+        raise InvalidInput([Fault("sql", f"Spark refuses the query: {_first_line(error)}", field="sql")]) from None
+    finally:
+        spark.catalog.dropTempView(view)
 
 
 def _merged(spark: SparkSession, state: pa.Table, grouping: Grouping) -> pa.Table:

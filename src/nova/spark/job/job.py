@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from nova.files import write_safely
@@ -31,7 +32,7 @@ from nova.spark.job.gate import Gate
 from nova.spark.job.schedule import Schedule
 from nova.spark.job.sinks import Sink
 from nova.spark.job.tally import Tally, Till
-from nova.spark.job.tasks import PACKET, Matcher, Router
+from nova.spark.job.tasks import PACKET, Lone, Matcher, Router
 from nova.spark.replan.newcomers import NOBODY, Newcomers
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class Job:
     """Called after each batch with its counts and the time its results were out (s since 1970)."""
     watched: bool = False
     """Whether tasks tell of every tuple and of some results, for the emulation."""
+    lone: Callable[[SideName], Lone | None] = field(default=lambda side: None)  # noqa: ARG005
+    """By side: what puts by tuples that may join nothing, for an outer join."""
     till: Till = field(init=False)
     gate: Gate = field(init=False)
     _repeated: int | None = None
@@ -82,6 +85,15 @@ class Job:
     def __post_init__(self) -> None:
         self.till = Till(self.spark.sparkContext)
         self.gate = Gate(self.folder / "checkpoint")
+
+    @property
+    def single(self) -> bool:
+        """Whether the query reads one stream, and joins nothing."""
+        return self.problem.queries[self.query].pipeline.single
+
+    @property
+    def _names(self) -> Names:
+        return Names(self.problem.sources.ids, self.problem.nodes.ids)
 
     @property
     def schedule(self) -> Schedule:
@@ -100,14 +112,17 @@ class Job:
     def start(self, left: DataFrame, right: DataFrame, *, once: bool = False, every_ms: int = 0) -> StreamingQuery:
         """Start to read, join and write. `once`: stop at the end of what is there now."""
         self._repeated = self.gate.unfinished()
-        pairs = join_packets(
-            *(
-                with_watermark(packets, self.lateness_ms, self.flow)
-                for packets in (self.route(left, "left"), self.route(right, "right"))
+        matcher: Matcher | None = None
+        if self.single:
+            pairs = self.route(left, "left")
+        else:
+            pairs = join_packets(
+                *(
+                    with_watermark(packets, self.lateness_ms, self.flow)
+                    for packets in (self.route(left, "left"), self.route(right, "right"))
+                )
             )
-        )
-        names = Names(self.problem.sources.ids, self.problem.nodes.ids)
-        matcher = Matcher(self.flow, str(self.schedule.folder), names, self.till, self.watched)
+            matcher = Matcher(self.flow, str(self.schedule.folder), self._names, self.till, self.watched)
         writer = (
             self.sink.attach(pairs, matcher)
             .writeStream.queryName(self.flow.query)
@@ -119,7 +134,7 @@ class Job:
         return writer.trigger(processingTime=f"{every_ms} milliseconds").start()
 
     def route(self, frame: DataFrame, side: SideName) -> DataFrame:
-        """Tuples to packets."""
+        """Tuples to packets, or to results where the query joins nothing."""
         query = self.problem.queries[self.query]
         stream = query.left if side == "left" else query.right
         rows = self.problem.sources_of(stream)
@@ -134,8 +149,14 @@ class Job:
             self.problem.streams[stream],
             len(self.problem.sources),
             watched=self.watched,
+            lone=self.lone(side),
+            names=self._names if self.single else None,
         )
-        return frame.mapInArrow(router, PACKET)
+        if not self.single:
+            return frame.mapInArrow(router, PACKET)
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return frame.mapInArrow(router, from_arrow_schema(self.flow.result()))
 
     def step(self, frame: DataFrame, batch: int) -> None:
         """One batch: take up new plans, join, write, remember how far the windows have come."""
@@ -175,9 +196,10 @@ class Job:
         """Event time up to which the ends of buckets are dropped from now on, as Spark works it out from all finished
         batches; None while a side has brought nothing."""
         known = self._remembered()
-        if "left_end" not in known or "right_end" not in known:
+        sides = ("left_end",) if self.single else ("left_end", "right_end")
+        if not known.keys() >= set(sides):
             return None
-        end: int = min(known["left_end"], known["right_end"])
+        end: int = min(known[side] for side in sides)
         return end - watermark_delay_ms(self.lateness_ms, self.flow) * 1000
 
     def remember(self, tally: Tally) -> None:
@@ -196,8 +218,12 @@ class Job:
 
 
 def routes_of(problem: Problem, plan: Plan, query: int) -> Routes:
-    """The routes of one query of a plan."""
-    return compile_routes(plan.joins, plan.replicas, query, len(problem.sources), problem.queries[query].sink)
+    """The routes of one query of a plan. Where nothing is joined, of boxes that differ only in the share of the other
+    side, the first one stands for all."""
+    replicas = plan.replicas
+    if problem.queries[query].pipeline.single:
+        replicas = replicas.take(np.flatnonzero(replicas.right_from == 0.0))
+    return compile_routes(plan.joins, replicas, query, len(problem.sources), problem.queries[query].sink)
 
 
 def with_watermark(packets: DataFrame, lateness_ms: int, flow: Flow) -> DataFrame:

@@ -32,6 +32,7 @@ from nova.spark.job.meter import Meter
 from nova.spark.job.schedule import Schedule
 from nova.spark.job.sinks import HandOver, open_sink
 from nova.spark.job.tally import Tally
+from nova.spark.job.unmatched import Unmatched
 from nova.spark.replan.handover import read_plan
 from nova.spark.replan.newcomers import NOBODY, Newcomers
 from nova.spark.replan.watch import Watch
@@ -156,11 +157,11 @@ class Run:
         self._inputs: dict[str, Input] = {}
         self._waiting: list[int] = []
         """Queries that start once others, whose results they read, have ended."""
-        if any(query.makes is not None for query in scenario.problem.queries):
-            if settings.emulate:
-                raise InvalidInput("--emulate follows joins of two streams")
-            if settings.watch is not None:
-                raise InvalidInput("--watch follows joins of two streams: hand plans to the run, as `nova events` says")
+        made = any(query.makes is not None for query in scenario.problem.queries)
+        if settings.emulate and (made or any(query.pipeline.single for query in scenario.problem.queries)):
+            raise InvalidInput("--emulate follows joins of two streams")
+        if settings.watch is not None and made:
+            raise InvalidInput("--watch follows joins of two streams: hand plans to the run, as `nova events` says")
         self.rivals: dict[str, Emulation] = {}
         """Other plans that get the same tuples, in emulation only."""
         longest_s = max(query.window_ms for query in scenario.problem.queries) / 1000
@@ -236,7 +237,8 @@ class Run:
         sides = agree(
             before(left.frame, pipeline.left, place), before(right.frame, pipeline.right, place), keys_of(pipeline)
         )
-        flow = flow_of(self.problem, number, sides, int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2))
+        partitions = int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2)
+        flow = flow_of(self.problem, number, sides, partitions).keeping(pipeline.keeps)
         meter = meter or Meter(query.id, shared_clock(left, right), self.began)
 
         letters = self.folder.letters(query.id)
@@ -257,9 +259,10 @@ class Run:
             inputs[self.problem.streams[query.makes]] = handed_over(
                 self.spark, made, flow, pipeline, shared_clock(left, right)
             )
+        unmatched = Unmatched(flow, pipeline, self.folder.job(query.id) / "unmatched") if pipeline.keeps else None
         if pipeline.sql:
             groups = self.folder.job(query.id) / "groups"
-            sink = Around(sink, flow, pipeline, groups, lambda: job.watermark_us())
+            sink = Around(sink, flow, pipeline, groups, lambda: job.watermark_us(), unmatched)
         lateness_ms = s.lateness_ms + math.ceil(pipeline.lateness_ms)
         job = Job(
             self.spark,
@@ -273,6 +276,8 @@ class Run:
             after,
             watched=s.emulate,
         )
+        if unmatched is not None:
+            job.lone = unmatched.lone
         self.folder.remember(query.id, flow, lateness_ms)
         job.begin(self.folder.FIRST, self.plan)
         once = s.until_end and left.at_hand and right.at_hand

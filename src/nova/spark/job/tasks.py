@@ -6,15 +6,17 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from nova.routing.flow import Flow, without_null_keys
-from nova.routing.packets import MOMENT, Names, pack, results, route
-from nova.routing.position import key_position, tuple_share
+from nova.routing.flow import IDENTITY, Flow, without_null_keys
+from nova.routing.packets import MOMENT, Names, Routed, pack, results, route, unjoined
+from nova.routing.position import fingerprint, key_position, tuple_share, window_number
 from nova.routing.routes import SideName
 from nova.routing.xxh64 import hash_strings
 from nova.spark.dead_letters import BAD_TIME, KEPT, RECORD_CHARS, UNKNOWN_SOURCE, Letter
@@ -33,6 +35,8 @@ PACKET_SCHEMA = pa.schema(
         ("packet", pa.binary()),
     ]
 )
+ORIGINAL = "_time"
+"""Event time of a tuple that was copied into other windows."""
 SAMPLED = 1000
 """Results of one record batch that the emulation follows at most."""
 ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -61,6 +65,10 @@ class Router:
     per_node: bool = False
     watched: bool = False
     """Tell of every tuple, for the emulation."""
+    lone: Lone | None = None
+    """Where the query keeps tuples of this side that join nothing: puts them by."""
+    names: Names | None = None
+    """In a query of one stream: make results right away, with these names; nothing is joined."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schedule = Schedule(self.schedule)
@@ -70,6 +78,7 @@ class Router:
         all_rows = np.append(self.rows, np.array(places, self.rows.dtype) + self.sources)
         hashes = np.zeros(int(all_rows.max(initial=-1)) + 1, np.uint64)
         hashes[all_rows] = hash_strings(ids.to_pylist())
+        names = None if self.names is None else schedule.names(self.names)
         tally = Tally()
         for batch in batches:
             tally.tuples[self.side] += batch.num_rows
@@ -79,6 +88,8 @@ class Router:
                 bad = pc.is_valid(reason)
                 tally.add(dead_letters(batch.filter(bad), reason.filter(bad), self.stream, KEPT - len(tally.letters)))
                 batch, known = batch.filter(pc.invert(bad)), known.filter(pc.invert(bad))
+            if self.lone is not None:
+                batch = self.lone.put_by(batch)
             source = all_rows[known.to_numpy(zero_copy_only=False)]
             numbered = batch.append_column("_source_row", pa.array(source))
             numbered = without_null_keys(numbered, self.flow.on)
@@ -86,33 +97,90 @@ class Router:
                 continue
             source = numbered.column("_source_row").to_numpy()
             routed = route(timeline, self.flow, self.side, source, hashes, numbered)
-            packets = pack(routed, self.flow, self.side, source, numbered, self.per_node)
-            ends = (packets.bucket + 1) * self.flow.bucket_us
+            made, ends, tuples = self._made(routed, source, numbered, names)
             span = pc.min_max(numbered.column("time").cast(pa.int64())).as_py()
             part = Tally(first_time=span["min"], last_time=span["max"], last_window=span["max"] // self.flow.window_us)
             part.copies = _count(routed.node)
             if len(ends):
                 setattr(part, f"{self.side}_end", int(ends.max()))
-            part.buckets = Counter(dict(zip(*_sums(ends, packets.tuples), strict=True)))
+            part.buckets = Counter(dict(zip(*_sums(ends, tuples), strict=True)))
             if self.watched:
                 time_us = numbered.column("time").cast(pa.int64()).to_numpy(zero_copy_only=False)
                 share = tuple_share(hashes[source], time_us, numbered.column("value"))
                 key = key_position([numbered.column(name) for name in self.flow.on]) if self.flow.on else None
                 part.arrived.append(Arrived(self.side, source, time_us, share, key))
             tally.add(part)
-            if len(packets):
-                yield pa.record_batch(
-                    [
-                        pa.array(packets.node),
-                        pa.array(packets.cell),
-                        pa.array(ends, MOMENT),
-                        pa.array(packets.tuples),
-                        pa.array(packets.body, pa.binary()),
-                    ],
-                    schema=PACKET_SCHEMA,
-                )
+            if names is not None:
+                note(made, names, tally)
+            if made.num_rows:
+                yield made
+        if self.lone is not None:
+            self.lone.close()
         tally.routed_s = time.time()
         self.till.put(tally)
+
+    def _made(
+        self, routed: Routed, source: np.ndarray, batch: pa.RecordBatch, names: Names | None
+    ) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray]:
+        """Packets, or results where nothing is joined; the ends of their buckets (µs) and how many tuples they hold."""
+        length = self.flow.bucket_us
+        if names is not None:
+            hosts = names.nodes.take(pa.array(routed.node))
+            rows = unjoined(self.flow, self.side, batch.take(pa.array(routed.row)), hosts)
+            ends = (routed.window * self.flow.window_us // length + 1) * length
+            return rows, ends, np.ones(len(ends), np.int32)
+        packets = pack(routed, self.flow, self.side, source, batch, self.per_node)
+        ends = (packets.bucket + 1) * length
+        columns = [
+            pa.array(packets.node),
+            pa.array(packets.cell),
+            pa.array(ends, MOMENT),
+            pa.array(packets.tuples),
+            pa.array(packets.body, pa.binary()),
+        ]
+        return pa.record_batch(columns, schema=PACKET_SCHEMA), ends, packets.tuples
+
+
+@dataclass
+class Lone:
+    """Puts by the tuples of a side that is kept whole, as results without a partner, in a file for each task of a
+    batch: the driver takes out those that find one. A task that is repeated replaces its file."""
+
+    flow: Flow
+    side: SideName
+    folder: str
+    first_us: int | None = None
+    """Of copies of one tuple, that in the window of its event time plus this stands for it; None: each does."""
+    rows: list[pa.RecordBatch] = field(default_factory=list)
+    """Put by so far."""
+
+    def put_by(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The same tuples, with the column by which they are known again."""
+        copied = self.first_us is not None and ORIGINAL in batch.schema.names
+        names = ["source", ORIGINAL if copied else "time", *self.flow.carried(self.side).names]
+        bits = fingerprint([batch.column(name) for name in dict.fromkeys(names) if name != IDENTITY])
+        batch = batch.append_column(IDENTITY, pa.array(bits))
+        standing = batch
+        if copied:
+            assert self.first_us is not None
+            born, here = (batch.column(name).cast(pa.int64()).to_numpy() for name in (ORIGINAL, "time"))
+            first = window_number(born + self.first_us, self.flow.window_us)
+            standing = batch.filter(pa.array(window_number(here, self.flow.window_us) == first))
+        self.rows.append(unjoined(self.flow, self.side, standing))
+        return batch
+
+    def close(self) -> None:
+        """Write the file."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
+        name = f"{batch:09d}-{self.side}-{context.partitionId():05d}"
+        beside = Path(self.folder) / f".{name}-{context.taskAttemptId()}"
+        if self.rows:
+            pq.write_table(pa.Table.from_batches(self.rows), beside)
+            beside.replace(Path(self.folder) / f"{name}.parquet")
 
 
 def dead_reason(batch: pa.RecordBatch, known: pa.Array) -> pa.Array:
@@ -184,9 +252,9 @@ def _portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def note(joined: pa.RecordBatch, names: Names, tally: Tally) -> None:
     """Count results by host and by the event time of their later tuple."""
     hosts = pc.index_in(joined.column("node"), value_set=names.nodes).to_numpy(zero_copy_only=False)
-    left, right = (born(joined, side) for side in ("left", "right"))
+    later = [born(joined, side) for side in ("left", "right") if joined.column(f"{side}_time").null_count == 0]
     tally.results.update(_count(hosts))
-    tally.ages.update(_count(np.maximum(left, right) // 1000))
+    tally.ages.update(_count(np.maximum(later[0], later[-1]) // 1000))
 
 
 def born(joined: pa.RecordBatch, side: str) -> np.ndarray:

@@ -1,0 +1,107 @@
+"""Layers: SELECTs around a query that groups by windows, each over the groups of one window.
+
+All groups of a window are complete at the same moment, at the sink. So what is asked of them there (an aggregate of
+aggregates, a rank) is asked once per window, in Spark's own SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlglot import exp
+
+from nova.query.dialect import NovaSql, fault
+
+GROUPS = "_nova_groups"
+"""What the groups of a window are called in the text of the layers."""
+
+
+def check_layers(sql: str, layers: Sequence[exp.Select], inner: Sequence[tuple[str, exp.Expr]]) -> None:
+    """Raise `SqlFault` where a layer names what is not there, or looks at more than one window. `layers` from the
+    inside out; `inner` are the columns of the query inside."""
+    names = [name for name, _ in inner]
+    bounds = {
+        name.lower()
+        for name, part in inner
+        if isinstance(part, exp.Column) and not part.table and part.name in ("window_start", "window_end")
+    }
+    for layer in layers:
+        names, bounds = _check(sql, layer, names, bounds)
+
+
+def layers_sql(layers: Sequence[exp.Select]) -> str:
+    """The layers as one text over the table `GROUPS`; empty where there are none."""
+    if not layers:
+        return ""
+    whole = layers[-1].copy()
+    innermost = whole
+    for _ in layers[1:]:
+        innermost = innermost.args["from_"].this.this
+    below = innermost.args["from_"].this
+    table = exp.Table(this=exp.to_identifier(GROUPS, quoted=True), alias=below.args.get("alias"))
+    innermost.args["from_"].set("this", table)
+    text: str = whole.sql(dialect=NovaSql)
+    return text
+
+
+def own_parts(layer: exp.Select) -> list[exp.Expr]:
+    """The expressions of a layer, without what it reads from."""
+    found = list(layer.expressions)
+    for name in ("where", "group", "having"):
+        if (clause := layer.args.get(name)) is not None:
+            found.append(clause)
+    return found
+
+
+def _check(sql: str, layer: exp.Select, names: list[str], bounds: set[str]) -> tuple[list[str], set[str]]:
+    """Check one layer; returns its own columns, and those of them that are bounds of the window."""
+    called = layer.args["from_"].this.alias.lower()
+    known = {name.lower() for name in names}
+    chosen = {item.alias.lower() for item in layer.expressions if isinstance(item, exp.Alias)}
+    for part in own_parts(layer):
+        for column in part.find_all(exp.Column):
+            if isinstance(column.this, exp.Star):
+                continue
+            if column.table and column.table.lower() != called:
+                raise fault(sql, column, f"nothing is called {column.table} here; there is {called or 'no name'}")
+            own = column.name.lower() in chosen and not column.table and isinstance(part, exp.Having | exp.Group)
+            if column.name.lower() not in known and not own:
+                raise fault(sql, column, f"no such column; the query inside has {', '.join(names)}")
+    over = [one for part in own_parts(layer) for one in part.find_all(exp.Window)]
+    for one in over:
+        if not _has_bound(one.args.get("partition_by") or (), bounds):
+            raise fault(sql, one, _by_window("PARTITION BY", bounds))
+    group = layer.args.get("group")
+    aggregated = [
+        one for part in own_parts(layer) for one in part.find_all(exp.AggFunc) if not isinstance(one.parent, exp.Window)
+    ]
+    if group is not None and not _has_bound(group.expressions, bounds):
+        raise fault(sql, group, _by_window("GROUP BY", bounds), "GROUP")
+    if group is None and aggregated:
+        raise fault(sql, aggregated[0], _by_window("GROUP BY", bounds))
+    made: list[str] = []
+    kept: set[str] = set()
+    for item in layer.expressions:
+        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            made += names
+            kept |= bounds
+            continue
+        name = item.alias_or_name or item.sql(dialect=NovaSql)
+        made.append(name)
+        inside = item.this if isinstance(item, exp.Alias) else item
+        if _has_bound([inside], bounds):
+            kept.add(name.lower())
+    for number, name in enumerate(made):
+        if name.lower() in {one.lower() for one in made[:number]}:
+            raise fault(sql, layer.expressions[0], f"two columns are called {name}: give one another name with AS")
+    return made, kept
+
+
+def _has_bound(parts: Iterable[exp.Expr], bounds: set[str]) -> bool:
+    return any(isinstance(part, exp.Column) and part.name.lower() in bounds for part in parts)
+
+
+def _by_window(clause: str, bounds: set[str]) -> str:
+    if not bounds:
+        return f"{clause} needs the window, as its groups never end: select window_start in the query inside"
+    return f"{clause} needs the window, as its groups never end: add {' or '.join(sorted(bounds))}"
