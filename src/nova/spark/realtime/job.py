@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 import uuid
 from collections import Counter
@@ -237,8 +238,11 @@ class RealtimeJob:
 
     def committed(self) -> int:
         """The last batch that Spark has committed; −1 before the first."""
-        commits = self.checkpoint / "commits"
-        return max((int(file.name) for file in commits.glob("*") if file.name.isdigit()), default=-1)
+        try:
+            names = os.listdir(self.checkpoint / "commits")
+        except FileNotFoundError:
+            return -1
+        return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def worked_off(self) -> bool:
         """Whether all that the logs hold was read."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -239,13 +240,17 @@ class Records(Background):
     def append(self, records: Sequence[Record]) -> None:
         """Put records into the logs that do not have them yet."""
         topic = self.layout.settings["subscribe"]
+
+        def place(fresh: Sequence[Record], at: int) -> tuple[str, int, str]:
+            one = fresh[at]
+            return f"{topic}/{one.partition}", one.offset, one.value.decode(errors="replace")
+
         for tap, at in zip(self.taps, self.next, strict=True):
             fresh = [one for one in records if one.offset >= at.get(one.partition, 0)]
             if not fresh:
                 continue
-            places = [(f"{topic}/{one.partition}", one.offset, one.value.decode(errors="replace")) for one in fresh]
             letters = self.letters if tap is self.taps[0] else None
-            tuples, source = put_aside(self.read(fresh), self.known, letters, self.stream, places)
+            tuples, source = put_aside(self.read(fresh), self.known, letters, self.stream, partial(place, fresh))
             partitions = pa.array([one.partition for one in fresh], pa.int64())
             tap.take(tuples, source, partitions, pa.array([one.offset for one in fresh], pa.int64()))
             for one in fresh:
@@ -268,7 +273,7 @@ class ToKafka:
         self._failures: list[str] = []
         self._producer = Producer(
             {
-                "linger.ms": 0,
+                "linger.ms": 1,
                 **client_options(options, "--to-option"),
                 "bootstrap.servers": self.at.servers,
                 "enable.idempotence": True,
@@ -277,9 +282,8 @@ class ToKafka:
         )
 
     def take(self, name: str, results: pa.Table) -> None:  # noqa: ARG002
-        """Returns when the broker has them."""
         keys = results["id"].to_pylist()
-        lines = [line for part in results.to_batches() for line in json_lines(part).splitlines()]
+        lines = [line for part in results.to_batches() for line in json_lines(part)]
         for key, line in zip(keys, lines, strict=True):
             while True:
                 try:
@@ -287,6 +291,8 @@ class ToKafka:
                     break
                 except BufferError:  # the client's queue is full
                     self._producer.poll(0.01)
+
+    def settle(self) -> None:
         left = self._producer.flush(DELIVER_S)
         if left or self._failures:
             why = self._failures[0] if self._failures else f"{left} results were not taken in {DELIVER_S:.0f} s"
@@ -297,4 +303,4 @@ class ToKafka:
             self._failures.append(error.str())
 
     def close(self) -> None:
-        self._producer.flush(DELIVER_S)
+        self.settle()

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -25,9 +25,10 @@ import pyarrow.parquet as pq
 from nova.files import appearing, name_of
 from nova.routing.flow import Flow
 from nova.routing.packets import MOMENT, Names
+from nova.routing.position import Longs
 from nova.spark.job.sinks import FILES, SHOWN, json_lines, plain
 from nova.spark.realtime.background import Background
-from nova.spark.realtime.frames import Frame, decode, kinds_of, restored, tables, whole
+from nova.spark.realtime.frames import kinds_of, restored, together, whole
 from nova.spark.sources.clock import Clock
 from nova.spark.sources.mqtt import Broker
 from nova.spark.sources.mqtt import Publisher as MqttPublisher
@@ -38,6 +39,9 @@ AT_ONCE_S = 0.002
 """The same for results that are handed out as they come."""
 ID = "id"
 """Column of a result's id: query and the numbers of its tuples in their logs, the same whenever it is made again."""
+
+NUMBERS = ["node", "left_id", "right_id", "left_source", "right_source", "left_time", "right_time"]
+"""What stands in frames of results before the columns that tuples carry."""
 
 
 @dataclass(frozen=True)
@@ -50,42 +54,39 @@ class Results:
 
     @property
     def kinds(self) -> str:
-        return "lllllll" + kinds_of(self.flow.left) + kinds_of(self.flow.right)
+        return "l" * len(NUMBERS) + kinds_of(self.flow.left) + kinds_of(self.flow.right)
 
     @property
     def schema(self) -> pa.Schema:
         """Columns of a result: the contract's, what tuples carry, the id."""
         return pa.schema([*self.flow.result(), (ID, pa.string())])
 
-    def table(self, frames: list[Frame]) -> pa.Table:
-        """The results of some frames."""
+    def table(self, columns: Sequence[pa.Array]) -> pa.Table:
+        """The results of some frames, from their columns."""
         flow = self.flow
         carried = [
             f"{side}_{column.name}"
-            for side, columns in (("left", flow.left), ("right", flow.right))
-            for column in columns
+            for side, columns_ in (("left", flow.left), ("right", flow.right))
+            for column in columns_
         ]
-        numbers = ["node", "left_id", "right_id", "left_source", "right_source", "left_time", "right_time"]
-        read = tables(frames, [*numbers, *carried])
+        read = dict(zip([*NUMBERS, *carried], columns, strict=True))
         schema = self.schema
-        if read is None:
-            return schema.empty_table()
         window = np.floor_divide(read["left_time"].to_numpy(), flow.window_us)
         names = self.names()
         numbered = [read[f"{side}_id"].cast(pa.string()) for side in ("left", "right")]
-        columns: dict[str, pa.Array] = {
-            "query": pa.repeat(pa.scalar(flow.query), len(read)),
+        told: dict[str, pa.Array] = {
+            "query": pa.repeat(pa.scalar(flow.query), len(window)),
             "window_start": pa.array(window * flow.window_us, MOMENT),
             "window_end": pa.array((window + 1) * flow.window_us, MOMENT),
-            "node": names.nodes.take(read["node"].combine_chunks()),
+            "node": names.nodes.take(read["node"]),
             ID: pc.binary_join_element_wise(flow.query, *numbered, "-"),
         }
         for side in ("left", "right"):
-            columns[f"{side}_source"] = names.sources.take(read[f"{side}_source"].combine_chunks())
-            columns[f"{side}_time"] = read[f"{side}_time"].cast(MOMENT)
+            told[f"{side}_source"] = names.sources.take(read[f"{side}_source"])
+            told[f"{side}_time"] = read[f"{side}_time"].cast(MOMENT)
         for name in carried:
-            columns[name] = restored(read[name], schema.field(name).type)
-        return pa.table([columns[name] for name in schema.names], schema=schema)
+            told[name] = restored(read[name], schema.field(name).type)
+        return pa.table([told[name] for name in schema.names], schema=schema)
 
 
 class Target(Protocol):
@@ -96,6 +97,10 @@ class Target(Protocol):
 
     def take(self, name: str, results: pa.Table) -> None:
         """Results of one task; `name` says of which batch and task."""
+        ...
+
+    def settle(self) -> None:
+        """Returns when everything that was taken is safe: a broker has it."""
         ...
 
     def close(self) -> None:
@@ -118,10 +123,14 @@ class ToFiles:
             if self.format == "parquet":
                 pq.write_table(results, draft, compression="snappy")
             else:
-                draft.write_text("".join(json_lines(part) for part in results.to_batches()))
+                with draft.open("w") as out:
+                    out.writelines(f"{line}\n" for part in results.to_batches() for line in json_lines(part))
+
+    def settle(self) -> None:
+        """Files are complete as they are."""
 
     def close(self) -> None:
-        """Files are complete as they are."""
+        """The same."""
 
 
 @dataclass
@@ -136,6 +145,9 @@ class ToConsole:
 
         shown = [[plain(value) for value in row.values()] for row in results.slice(0, SHOWN).to_pylist()]
         table(f"{self.query}: {len(results):,} results", results.column_names, shown)
+
+    def settle(self) -> None:
+        """Printed is printed."""
 
     def close(self) -> None:
         """Nothing is kept."""
@@ -152,9 +164,11 @@ class ToMqtt:
 
     def take(self, name: str, results: pa.Table) -> None:  # noqa: ARG002
         for batch in results.to_batches():
-            for line in json_lines(batch).splitlines():
+            for line in json_lines(batch):
                 self._client.publish(self.broker.topic, line)
-        self._client.forget_published()
+
+    def settle(self) -> None:
+        self._client.settle()
 
     def close(self) -> None:
         self._client.close()
@@ -190,37 +204,49 @@ class Publisher(Background):
     def step(self) -> None:
         """Hand out what is new, and delete the files of batches that are committed and handed out."""
         done = self.committed()  # before the files are listed: those of a committed batch are complete
-        for file in sorted(self.staged.glob("*.frames")):
-            over = int(file.stem.split("-")[0]) <= done
-            if self.target.at_once or over:
-                self._hand_out(file)
-            if over:
-                file.unlink()
-                self._read.pop(file.name, None)
+        handed = []
+        over = []
+        for name in sorted(os.listdir(self.staged)):  # a path each would cost more than all else here
+            if not name.endswith(".frames"):
+                continue
+            file = self.staged / name
+            if int(name.split("-")[0]) <= done:
+                over.append(file)
+            elif not self.target.at_once:
+                continue
+            handed += self._hand_out(file)
+        if handed:
+            self.target.settle()
+            if self.target.at_once and self.clock is not None and self.clock.runs:
+                for columns, stamps_us in handed:
+                    self._time(columns, stamps_us, self.clock)
+        for file in over:
+            file.unlink()
+            self._read.pop(file.name, None)
 
-    def _hand_out(self, file: Path) -> None:
+    def _hand_out(self, file: Path) -> list[tuple[list[pa.Array], Longs]]:
+        """What is new in a file, as `together` tells it."""
         at = self._read.get(file.name, 0)
         with file.open("rb") as opened:
             opened.seek(at)
             data = opened.read()
         size = whole(data)
-        if size:
-            frames = list(decode(data[:size], self.results.kinds))
-            self.target.take(file.stem, self.results.table(frames))
-            self._read[file.name] = at + size
-            if self.target.at_once and self.clock is not None and self.clock.runs:
-                self._time(frames, self.clock)
+        if not size:
+            return []
+        columns, stamps_us = together(data[:size], self.results.kinds)
+        self.target.take(file.stem, self.results.table(columns))
+        self._read[file.name] = at + size
+        return [(columns, stamps_us)]
 
-    def _time(self, frames: list[Frame], clock: Clock) -> None:
+    def _time(self, columns: Sequence[pa.Array], stamps_us: Longs, clock: Clock) -> None:
         """Count how long results took until now, from when they were due and from when they were joined."""
         now_us = time.time() * 1e6
+        later = np.maximum(*(columns[NUMBERS.index(name)].to_numpy() for name in ("left_time", "right_time")))
+        took = {"total": now_us - clock.due_s(later / 1000) * 1e6, "sink": now_us - stamps_us}
         with self._lock:
-            for frame in frames:
-                later = np.maximum(*(frame.columns[place].to_numpy() for place in (5, 6)))
-                total = now_us - clock.due_s(later / 1000) * 1e6
-                for name, us in (("total", total), ("sink", np.full(len(total), now_us - frame.stamp_us))):
-                    steps, counts = np.unique(np.exp(np.round(np.log(np.maximum(us, 1.0)), 2)), return_counts=True)
-                    self._took_us[name].update(dict(zip(steps.tolist(), counts.tolist(), strict=True)))
+            for name, us in took.items():
+                steps, counts = np.unique(np.exp(np.round(np.log(np.maximum(us, 1.0)), 2)), return_counts=True)
+                self._took_us[name].update(dict(zip(steps.tolist(), counts.tolist(), strict=True)))
 
     def took_us(self) -> dict[str, Counter[float]]:
         """How long results took that went out as they came (µs, to a hundredth), since this was last asked."""

@@ -408,20 +408,23 @@ class Publisher:
         """Send one message; `close` waits for its acknowledgement."""
         self._sent.append(self.client.publish(topic, payload, qos=1))
 
-    def forget_published(self) -> None:
-        """Let go of what is acknowledged, for who publishes without end."""
-        self._sent = [sent for sent in self._sent if not sent.is_published()]
-
-    def close(self, timeout_s: float = 30.0) -> None:
-        """Wait until all messages are acknowledged, then disconnect; an error where that does not happen."""
+    def settle(self, timeout_s: float = 30.0) -> None:
+        """Wait until all messages are acknowledged; an error where that does not happen."""
         deadline = time.monotonic() + timeout_s
         for sent in self._sent:
             sent.wait_for_publish(max(deadline - time.monotonic(), 0.001))
         lost = sum(not sent.is_published() for sent in self._sent)
-        self.client.disconnect()
-        self.client.loop_stop()
         if lost:
             raise NovaError(f"the MQTT broker did not acknowledge {lost} of {len(self._sent)} messages")
+        self._sent.clear()
+
+    def close(self) -> None:
+        """Settle, then disconnect."""
+        try:
+            self.settle()
+        finally:
+            self.client.disconnect()
+            self.client.loop_stop()
 
 
 @dataclass

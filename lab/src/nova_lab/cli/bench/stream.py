@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,9 @@ def stream(
         metavar="MINUTES",
         help="Only this: so many minutes live at full rate, with state, memory and batch times over time.",
     ),
+    short: bool = typer.Option(
+        False, "--short", help="With --mode realtime: the same figures from shorter runs, in about two minutes."
+    ),
     rate: float = typer.Option(1000.0, min=1.0, help="Tuples/s of each of the 8 sensors."),
     window: float = typer.Option(1000.0, min=0.001, help="Length of the windows in ms."),
     cores: int = typer.Option(2, min=1, help="Cores for Spark."),
@@ -47,16 +51,18 @@ def stream(
     the start of the job to its first result, for several times between batches. A soak tells whether state and memory
     stay bounded.
 
-    With --mode realtime the figures are those of Spark's real-time mode: latency and its parts at the given rate, the
-    highest rate whose 99th percentile stays below 250 ms (`sustained_tuples_per_s`), tuples a second from full logs,
-    how long a checkpoint holds tuples up (the runs for latency end before the first one unless --live is longer than
-    two minutes); and, in the same session, the micro-batch job and the plain join.
+    With --mode realtime the figures are those of Spark's real-time mode: latency and its parts at the given rate, with
+    the embedded source and from Kafka to Kafka (`kafka`, stamped outside Spark; null without Kafka's jars), the highest
+    rate whose 99th percentile stays below 250 ms (`sustained_tuples_per_s`), tuples a second from full logs, how long a
+    checkpoint holds tuples up (the runs for latency end before the first one); and, in the same session, the
+    micro-batch job and the plain join. Each figure is told as soon as it is measured.
 
-    Example: `nova bench stream --every 0 --every 1000 --every 5000 --json`
+    Examples: `nova bench stream --every 0 --every 1000 --every 5000 --json`,
+    `nova bench stream --mode realtime --short --json`
     """
     from nova.spark.session import open_session
     from nova_lab.bench.live import soak as soaked
-    from nova_lab.bench.realtime import SESSION_SLOTS
+    from nova_lab.bench.realtime import SESSION_SLOTS, SHORT, WHOLE
     from nova_lab.bench.realtime import bench as bench_realtime
     from nova_lab.bench.stream import Workload, bench, prepare
 
@@ -89,21 +95,15 @@ def stream(
                 figures = soaked(spark, work, prepare(spark, work), seconds=60 * soak, scratch=Path(scratch), tell=tell)
                 figures |= {"plain_tuples_per_s": None, "ratio": None}
             elif realtime:
-
-                def say(what: str) -> None:
-                    bar.update(bar.task_ids[0], description=what)
-                    if not errors.is_terminal:
-                        typer.echo(what, err=True)
-
                 figures = bench_realtime(
                     spark,
                     work,
-                    rounds=rounds,
-                    batches=batches,
-                    saturated_s=saturated,
-                    live_s=live or 20.0,
+                    SHORT if short else replace(WHOLE, live_s=live or WHOLE.live_s),
+                    rounds=1 if short else rounds,
+                    batches=min(batches, 4) if short else batches,
+                    saturated_s=min(saturated, 10.0) if short else saturated,
                     scratch=Path(scratch),
-                    tell=say,
+                    tell=bar.console.print if errors.is_terminal else lambda line: typer.echo(line, err=True),
                 ) | {"session_s": session_s}
             else:
                 figures = bench(
@@ -156,10 +156,12 @@ def _print_realtime(figures: dict[str, Any]) -> None:
     shown = ("p50", "p90", "p99", "p99.99", "max")
     table(
         f"Real time: event to sink, ms, after {figures['warm_up_s']:.0f} s of warm-up",
-        ["tuples/s", "kept up with", *shown],
+        ["source", "tuples/s", "kept up with", *shown],
         [
-            (one["rate"], one["tuples_per_s"], *((one["latency_ms"] or {}).get(p) for p in shown))
-            for one in figures["rates"]
+            (source, one["rate"], one["tuples_per_s"], *((one["latency_ms"] or {}).get(p) for p in shown))
+            for source, runs in (("embedded", figures["rates"]), ("Kafka to Kafka", [figures["kafka"]]))
+            for one in runs
+            if one is not None
         ],
     )
     table(
