@@ -39,10 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from nova.spark.session import local_session
 
     scratch = Path("/dev/shm") if Path("/dev/shm").is_dir() else tmp_path_factory.mktemp("spark")
-    from nova.spark.sources.kafka import connector
-
-    jars = {name: value for name, value in connector().items() if name == "spark.jars"}  # as script/kafka fetched them
-    with local_session(2, slots=8, memory_mb=1024, config={"spark.local.dir": str(scratch), **jars}) as running:
+    with local_session(2, slots=8, memory_mb=1024, config={"spark.local.dir": str(scratch)}) as running:
         yield running
 
 

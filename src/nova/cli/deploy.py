@@ -44,7 +44,6 @@ def command(
     from nova.spark.sites.exchange import fresh
     from nova.spark.sites.formats import FORMATS, Site
     from nova.spark.sites.share import SIDES, Settled
-    from nova.spark.sources.inputs import connectors, feeds_of
 
     if format_ not in FORMATS:
         message = f"one of {', '.join(FORMATS)} expected"
@@ -55,7 +54,7 @@ def command(
     written = []
     with (
         progress("starting Spark"),
-        open_session(name="nova deploy", config=connectors(feeds_of(opened.scenario))) as spark,
+        open_session(name="nova deploy") as spark,
     ):
         for share in shares(spark, opened.scenario, opened.plan, settled):
             folder = write(share, out)

@@ -129,7 +129,6 @@ def command(
     from nova.spark.realtime.inputs import Unfit
     from nova.spark.realtime.run import RealtimeRun, slots
     from nova.spark.session import notices, session, to_the_end
-    from nova.spark.sources.inputs import connectors, feeds_of
 
     spark_settings = dict(_pair(setting, "--conf") for setting in conf)
     if packages is not None:
@@ -170,7 +169,7 @@ def command(
             slots=slots(loaded) if realtime else None,
             ui=ui,
             log=log,
-            config=({} if realtime else connectors(feeds_of(loaded), sink)) | spark_settings,
+            config=spark_settings,
         )
     warn(notices(spark))
     with to_the_end(spark):
@@ -254,14 +253,13 @@ def _run_site(
     from nova.spark.sites.deploy import shares as cut
     from nova.spark.sites.exchange import open_exchange
     from nova.spark.sites.site import Site
-    from nova.spark.sources.inputs import connectors, feeds_of
 
     mine: shares.Share | None = None
     if scenario.is_dir():
         mine = shares.read(scenario)
         if mine.site != node:
             raise InvalidInput([Fault(str(scenario), f"is the share of {mine.site}", field="--site", value=node)])
-        config, feeds = dict(mine.settled.spark), mine.feeds()
+        config = dict(mine.settled.spark)
     else:
         if plan is None or exchange is None:
             raise InvalidInput(
@@ -275,10 +273,10 @@ def _run_site(
             )
         loaded, chosen = _open(scenario, plan, settings.folder, "nova")
         row = shares.node_row(loaded.problem, node, str(scenario))
-        config, feeds = dict(shares.SMALL_SPARK), feeds_of(loaded)
+        config = dict(shares.SMALL_SPARK)
     with progress("starting Spark"):
         address = master or config.pop("spark.master", None)
-        config = connectors(feeds, settings.format) | config | dict(spark_settings)
+        config |= dict(spark_settings)
         spark = session(address, name=f"nova site {node}", ui=ui, log=log, config=config)
     warn(notices(spark))
     with to_the_end(spark):

@@ -19,12 +19,11 @@ from kafka_broker import consume, kafka, produce
 from nova.model.errors import NovaError
 from nova.scenario.model import Columns, StreamInput
 from nova.spark.dead_letters import LetterBox
-from nova.spark.realtime import records
 from nova.spark.realtime.feeds import Known, Tap, document_reader
-from nova.spark.realtime.inputs import unfit
 from nova.spark.realtime.log import Log
 from nova.spark.realtime.records import BESIDE, Record, Records, ToKafka, record_reader
-from nova.spark.sources.kafka import Layout
+from nova.spark.sources import kafka as kafka_source
+from nova.spark.sources.kafka import Address, Layout
 from processes import Process, looked_after
 from runs import plain, scenario, tables
 
@@ -78,7 +77,7 @@ def test_a_topic_is_followed_and_results_go_out(tmp_path: Path, monkeypatch: pyt
         produce(server, "t", sent, keys=[str(i) for i in range(first, last)])
 
     with kafka(tmp_path / "kafka") as server:
-        here = replace(layout, settings={**layout.settings, "kafka.bootstrap.servers": server})
+        here = replace(layout, at=Address(server, "t"))
         log, letters = Log(tmp_path / "log", "lld"), LetterBox(tmp_path, "q")
         for first, last in ((0, 250), (400, 450)):
             feed = Records(here, "x", [Tap(log, CARRIED)], known, read, letters, "s", tmp_path / "note.json")
@@ -102,27 +101,11 @@ def test_a_topic_is_followed_and_results_go_out(tmp_path: Path, monkeypatch: pyt
             ("q-1-2", {"id": "q-1-2", "value": 1.0}),
             ("q-1-3", {"id": "q-1-3", "value": 2.0}),
         ]
-        monkeypatch.setattr(records, "DELIVER_S", 1.0)
+        monkeypatch.setattr(kafka_source, "ANSWER_S", 1.0)
         gone = ToKafka("kafka://127.0.0.1:9/out", {})
         gone.take("1", pa.table({"id": ["q"]}))
         with pytest.raises(NovaError, match="Kafka at 127"):
             gone.settle()
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({}, None),
-        ({"maxOffsetsPerTrigger": "5", "kafka.security.protocol": "SSL", "startingOffsets": "latest"}, None),
-        ({"kafka.sasl.jaas.config": "…"}, "JAAS"),
-        ({"failOnDataLoss": "false"}, "failOnDataLoss"),
-        ({"startingOffsets": '{"t": {"0": 23}}'}, "earliest or the latest"),
-    ],
-)
-def test_options_that_only_the_other_mode_has_are_told(options: dict[str, str], why: str | None) -> None:
-    pytest.importorskip("confluent_kafka")
-    told = unfit(topic(**options), None, "x")
-    assert told is None if why is None else why in (told or "")
 
 
 @pytest.mark.slow

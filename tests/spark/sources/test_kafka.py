@@ -8,14 +8,16 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from builders import SMALL, write_scenario
 from kafka_broker import consume, kafka, produce
 from nova import optimizer
-from nova.model.errors import InvalidInput, NovaError
+from nova.model.errors import InvalidInput
 from nova.scenario import load
+from nova.scenario.model import StreamInput
 from nova.spark.job.run import Run, Settings
-from nova.spark.sources.kafka import Address
+from nova.spark.sources.kafka import Address, KafkaReader, Layout, Span
 from processes import Process, looked_after
 from runs import plain, tables
 
@@ -27,6 +29,43 @@ def test_addresses() -> None:
             Address.parse(wrong, "x")
 
 
+@pytest.mark.parametrize(
+    ("options", "field", "why"),
+    [
+        ({"maxOffsetsPerTrigger": "5", "kafka.security.protocol": "SSL", "startingOffsets": "latest"}, None, ""),
+        ({"kafka.sasl.jaas.config": "…"}, None, "sasl.username"),
+        ({"failOnDataLoss": "false"}, "options.failOnDataLoss", "no such option"),
+        ({"startingOffsets": "yesterday"}, "options.startingOffsets", "earliest, latest"),
+        ({"maxOffsetsPerTrigger": 0}, "options.maxOffsetsPerTrigger", "from 1"),
+    ],
+)
+def test_options_that_do_not_exist_are_refused(options: dict[str, Any], field: str | None, why: str) -> None:
+    pytest.importorskip("confluent_kafka")
+    given = StreamInput(format="kafka", path="kafka://h/t", options=options)
+    if not why:
+        layout = Layout.of(given, "x")
+        assert (layout.at, layout.start, layout.most) == (Address("h:9092", "t"), "latest", 5)
+        return
+    with pytest.raises(InvalidInput, match=why) as told:
+        Layout.of(given, "x")
+    assert field is None or told.value.faults[0].field == field
+
+
+def test_a_batch_takes_its_part_of_every_partition() -> None:
+    pytest.importorskip("confluent_kafka")
+    options = {"servers": "127.0.0.1:9", "topic": "t", "start": "earliest", "most": "10", "place": "x", "client": "{}"}
+    reader = KafkaReader(options)
+    reader._till = {"0": 100, "1": 3, "2": 7}
+    at = {"0": 0, "1": 0}
+    seen: Counter[tuple[int, int]] = Counter()
+    while (end := reader.latestOffset(at, ReadAllAvailable())) != at:
+        spans = [span for span in reader.partitions(at, end) if isinstance(span, Span)]
+        assert sum(span.end - span.start for span in spans) <= 10 + len(reader._till)
+        seen.update((span.partition, offset) for span in spans for offset in range(span.start, span.end))
+        at = end
+    assert seen == Counter((int(p), offset) for p, end in reader._till.items() for offset in range(end))
+
+
 def rows(table: Any) -> list[dict[str, Any]]:
     millis = table["event_time"].astype("datetime64[ms, UTC]").astype("int64")
     return table.assign(event_time=millis).to_dict("records")
@@ -36,12 +75,6 @@ def test_kafka_in_and_out(spark: Any, tmp_path: Path) -> None:
     """JSON records, the source in the value or in the key, join to records with ids; what does not parse is a dead
     letter with partition and offset; a run that is continued reads on."""
     left, right = tables()
-    try:
-        from nova.spark.sources.kafka import require
-
-        require(spark)
-    except NovaError as error:
-        pytest.skip(str(error))
     with kafka(tmp_path / "kafka") as server:
         inputs = {
             "pressure": {"format": "kafka", "path": f"kafka://{server}/pressure"},

@@ -63,7 +63,7 @@ def unfit(given: StreamInput, speed: float | None, place: str) -> str | None:
         named = (given.columns.source, given.columns.time, given.columns.value)
         if not all(name.isidentifier() for name in named):
             return f"{given.format} input has expressions as columns"
-        return records.unfit(Layout.of(given, place).settings, place) if given.format == "kafka" else None
+        return None
     if given.format in FILES:
         if replay_speed(given, speed, place) is not None:
             return None
@@ -155,7 +155,7 @@ def _messages(spark: SparkSession, name: str, feed: Given, spool: Path, letters:
 
 
 def _records(spark: SparkSession, name: str, feed: Given, note: Path, letters: LetterBox) -> Stream:
-    """The same options as in the other mode, as far as `records.unfit` lets them."""
+    """The same options as in the other mode."""
     given, layout = feed.input, Layout.of(feed.input, feed.place)
     frame = normalised(spark.createDataFrame([], layout.columns(feed.place)), given.columns, feed.place)
     names = given.columns

@@ -3,8 +3,7 @@
 Each record stands in the log with its partition and offset, so a run that goes on after a crash reads behind what its
 logs hold: every record is in a log once. Results go out with their ids as keys, at least once.
 
-The client is librdkafka's. It takes the options that the batch mode hands to Spark's connector (`kafka.…`) as far as it
-knows them; what it does not know is told, and such a run goes in batches.
+The client and its options are those of the batch mode: see `sources/kafka.py`.
 """
 
 from __future__ import annotations
@@ -20,22 +19,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from nova.credentials import resolved_all
 from nova.files import appearing
 from nova.model.errors import NovaError
 from nova.spark.dead_letters import LetterBox
 from nova.spark.job.sinks import json_lines
 from nova.spark.realtime.background import Background
 from nova.spark.realtime.feeds import Known, Tap, document, put_aside
-from nova.spark.sources.kafka import Address, Layout
+from nova.spark.sources.kafka import ANSWER_S, Address, Deliverer, Layout, client_options
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
-PREFIX = "kafka."
-"""What the names of the client's own options begin with."""
-OF_BATCHES = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions")
-"""Options that say how large a batch is: here they mean nothing."""
 MOST = 5000
 """Records that go into the log together, at most."""
 WAIT_S = 0.001
@@ -46,36 +40,8 @@ LOOK_S = 5.0
 """Time between two looks for new partitions."""
 NOTE_S = 1.0
 """Time between two notes of how far the topic was read."""
-DELIVER_S = 30.0
-"""Longest wait for the broker to take results."""
 BESIDE = "ll"
 """Kinds of the columns that stand in the log behind a tuple's: partition and offset."""
-
-
-def client_options(settings: Mapping[str, str], place: str) -> dict[str, str]:
-    """The client's own options, with what their references stand for."""
-    own = {name.removeprefix(PREFIX): value for name, value in settings.items() if name.startswith(PREFIX)}
-    return resolved_all(own, f"{place}.options")
-
-
-def unfit(settings: Mapping[str, str], place: str) -> str | None:
-    """Why a topic with these settings cannot be read or written in real time; None where it can."""
-    others = {name: value for name, value in settings.items() if not name.startswith(PREFIX)}
-    start = others.pop("startingOffsets", "earliest")
-    strange = set(others) - {"subscribe", *OF_BATCHES}
-    if strange:
-        return f"the option {min(strange)} is of Spark's Kafka connector"
-    if start not in ("earliest", "latest") or "subscribe" not in others:
-        return "Kafka is read from the earliest or the latest record of a topic on"
-    try:
-        from confluent_kafka import KafkaException, Producer
-    except ModuleNotFoundError:
-        return "Kafka in real time needs: pip install 'nova-placement[kafka]'"
-    try:
-        Producer({**client_options(settings, place), "log_level": 0})
-    except KafkaException as error:
-        return f"{error.args[0].str()}"
-    return None
 
 
 class Record(NamedTuple):
@@ -172,7 +138,8 @@ class Records(Background):
         consumer = Consumer(
             {
                 "fetch.wait.max.ms": 50,
-                **client_options(self.layout.settings, self.place),
+                **client_options(self.layout.options, self.place),
+                "bootstrap.servers": self.layout.at.servers,
                 "group.id": "nova",  # only a name: offsets stand in the logs
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
@@ -180,7 +147,7 @@ class Records(Background):
                 "log_level": 0,
             }
         )
-        topic = self.layout.settings["subscribe"]
+        topic = self.layout.at.topic
         gone = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
         assigned: set[int] = set()
         looked_s = -LOOK_S
@@ -220,13 +187,13 @@ class Records(Background):
         from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
 
         try:
-            there = consumer.list_topics(topic, timeout=DELIVER_S).topics[topic].partitions
+            there = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions
         except KafkaException as error:
             if assigned:  # it was there: the client connects again by itself
                 return
             raise NovaError(f"{self.place}: Kafka: {error.args[0].str()}") from None
         first_look = not assigned and not any(self.next)
-        latest = self.layout.settings["startingOffsets"] == "latest" and first_look
+        latest = self.layout.start == "latest" and first_look
         new = []
         for partition in sorted(set(there) - assigned):
             offsets = [at.get(partition) for at in self.next]
@@ -239,7 +206,7 @@ class Records(Background):
 
     def append(self, records: Sequence[Record]) -> None:
         """Put records into the logs that do not have them yet."""
-        topic = self.layout.settings["subscribe"]
+        topic = self.layout.at.topic
 
         def place(fresh: Sequence[Record], at: int) -> tuple[str, int, str]:
             one = fresh[at]
@@ -267,40 +234,15 @@ class ToKafka:
     at_once = True
 
     def __init__(self, address: str, options: Mapping[str, str]) -> None:
-        from confluent_kafka import Producer
-
-        self.at = Address.parse(address, "--to")
-        self._failures: list[str] = []
-        self._producer = Producer(
-            {
-                "linger.ms": 1,
-                **client_options(options, "--to-option"),
-                "bootstrap.servers": self.at.servers,
-                "enable.idempotence": True,
-                "log_level": 0,
-            }
-        )
+        self._deliverer = Deliverer(Address.parse(address, "--to"), client_options(options, "--to-option"))
 
     def take(self, name: str, results: pa.Table) -> None:  # noqa: ARG002
-        keys = results["id"].to_pylist()
         lines = [line for part in results.to_batches() for line in json_lines(part)]
-        for key, line in zip(keys, lines, strict=True):
-            while True:
-                try:
-                    self._producer.produce(self.at.topic, line, key=key, on_delivery=self._told)
-                    break
-                except BufferError:  # the client's queue is full
-                    self._producer.poll(0.01)
+        for key, line in zip(results["id"].to_pylist(), lines, strict=True):
+            self._deliverer.send(key, line)
 
     def settle(self) -> None:
-        left = self._producer.flush(DELIVER_S)
-        if left or self._failures:
-            why = self._failures[0] if self._failures else f"{left} results were not taken in {DELIVER_S:.0f} s"
-            raise NovaError(f"--to {self.at.topic}: Kafka at {self.at.servers}: {why}")
-
-    def _told(self, error: Any, record: Any) -> None:  # noqa: ARG002
-        if error is not None:
-            self._failures.append(error.str())
+        self._deliverer.settle()
 
     def close(self) -> None:
         self.settle()

@@ -49,10 +49,6 @@ def why_not(scenario: Scenario, settings: Settings, master: str | None) -> str |
         return "--emulate follows batches"
     if settings.format not in SINKS:
         return f"results go to {settings.format}, which takes whole batches"
-    if settings.format == "kafka":
-        why = records.unfit({"subscribe": "", **settings.options}, "--to-option")
-        if why is not None:
-            return f"results to Kafka: {why}"
     around = [query.id for query in scenario.problem.queries if query.pipeline.sql]
     if around:
         return f"query {around[0]} filters or aggregates in SQL, which real-time mode does not do yet"

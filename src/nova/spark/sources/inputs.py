@@ -108,13 +108,6 @@ def feeds_of(scenario: Scenario) -> dict[str, Feed]:
     return feeds
 
 
-def connectors(feeds: Mapping[str, Feed], sink: str = "") -> dict[str, str]:
-    """Settings of a new Spark session for the formats that need a package."""
-    from nova.spark.sources.kafka import connector
-
-    return connector() if sink == "kafka" or any(feed.input.format == "kafka" for feed in feeds.values()) else {}
-
-
 def open_inputs(
     spark: SparkSession, feeds: Mapping[str, Feed], folder: RunFolder, speed: float | None
 ) -> dict[str, Input]:
