@@ -63,7 +63,8 @@ def groups(statement: Statement, rate: float, stated: Mapping[str, float]) -> Es
     """Groups per second that leave the aggregate, given the rows per second that enter it."""
     group = statement.group
     assert group is not None
-    rows = rate * group.window.size_us / 1e6
+    # rows that a join has made carry one of its sliding windows; rows that have only a time lie in each around it
+    rows = rate * (group.window.slide_us if group.time is None else group.window.size_us) / 1e6
     per_second = 1e6 / group.window.slide_us
     if "group" in stated:
         return Estimate(min(stated["group"], rows) * per_second, "stated", f"{stated['group']:g} groups a window")
