@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import gzip
 import io
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,6 +68,8 @@ def damaged_json(content: bytes, dice: random.Random) -> bytes:
         del spot[key]
     elif kind == 1 and isinstance(spot, dict):
         spot[dice.choice(("a", "nova", "id", key.upper()))] = spot.pop(key)
+    elif kind == 2 and isinstance(spot, list):
+        spot.append(copy.deepcopy(spot[key]))
     else:
         spot[key] = dice.choice(VALUES)
     text = "\n".join(json.dumps(one) for one in documents) if lines else json.dumps(documents[0])
@@ -121,6 +126,38 @@ def damaged_parquet(content: bytes, dice: random.Random) -> bytes:
     out = io.BytesIO()
     pq.write_table(table, out)
     return out.getvalue()
+
+
+def another_encoding(content: bytes, dice: random.Random) -> bytes:
+    """The text as other programs save it, or packed."""
+    text = content.decode(errors="replace")
+    return dice.choice(
+        (
+            lambda: text.encode("utf-16"),
+            lambda: text.encode("utf-32"),
+            lambda: b"\xef\xbb\xbf" + content,
+            lambda: text.encode("latin-1", "replace"),
+            lambda: text.replace("\n", "\r").encode(),
+            lambda: text.replace("\n", "\r\n").encode(),
+            lambda: gzip.compress(content),
+            lambda: bytes(len(content)),
+            lambda: content * 2,
+        )
+    )()
+
+
+def damage(path: Path, dice: random.Random) -> None:
+    """Damage a file, or put something else in its place: a folder, a link to itself, nothing at all."""
+    kind = dice.random()
+    if kind < 0.03:
+        path.unlink()
+        dice.choice((lambda: path.mkdir(), lambda: path.symlink_to(path.name), lambda: path.symlink_to("/dev/null")))()
+    elif kind < 0.05:
+        path.write_bytes(b"")
+    elif kind < 0.1:
+        path.write_bytes(another_encoding(path.read_bytes(), dice))
+    else:
+        path.write_bytes(damaged(path.name, path.read_bytes(), dice))
 
 
 def damaged(name: str, content: bytes, dice: random.Random) -> bytes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from nova.model.errors import InvalidInput
-from nova.model.reading import read_bytes, read_json
+from nova.model.reading import noted, read_bytes, read_json, recall
 
 
 def test_json_that_would_not_fit_is_refused_before_it_is_parsed(
@@ -22,3 +23,30 @@ def test_json_that_would_not_fit_is_refused_before_it_is_parsed(
         read_bytes(Path("/dev/zero"), "a plan")
     (tmp_path / "plan.json").write_text('{"a": 1}')
     assert read_json(tmp_path / "plan.json", "a plan") == {"a": 1}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a program may note."""
+
+    name: str
+    moment: float
+    parts: tuple[int, ...] = ()
+
+
+def test_notes_of_programs_have_their_types_checked(tmp_path: Path) -> None:
+    assert noted('[{"name": "a", "moment": 3, "parts": [1, 2]}]', list[Step], "f") == [Step("a", 3.0, (1, 2))]
+    assert noted("[1, null]", tuple[int, int | None], "f") == (1, None)
+    (tmp_path / "note.json").write_text('{"name": 5, "moment": 1}')
+    with pytest.raises(InvalidInput, match=r"note\.json, field name: not what a run wrote: .*string \(found 5\)"):
+        recall(tmp_path / "note.json", Step)
+    with pytest.raises(InvalidInput, match="no such file of a site"):
+        recall(tmp_path / "gone.json", Step, "a site")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[" * 5000, b"\xff", '{"name": "\\ud800", "moment": 1}', "\x00", "9" * 5000, "null", "{}"]
+)
+def test_notes_that_are_damaged_are_told(text: str | bytes) -> None:
+    with pytest.raises(InvalidInput, match=r"^1 problem in the input:\nthere"):
+        noted(text, Step, "there")

@@ -3,6 +3,7 @@ can act on, and it comes soon. The short run is part of every test; `script/test
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import shutil
@@ -20,7 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders import FILES, SMALL, invoke, write_events, write_files, write_scenario
-from mutations import damaged
+from mutations import damage
+from nova.model import plan as plans
 from nova.model.errors import NovaError
 
 SHORT, LONG = 20, 500
@@ -255,6 +257,170 @@ def _read_site(folder: Path) -> None:
     read(folder / "site")
 
 
+def _run_notes(folder: Path) -> None:
+    """What a run, a site and a feed note for themselves, each by who writes it."""
+    from nova.routing.flow import Flow
+    from nova.scenario import load
+    from nova.spark.job.folder import RunFolder
+    from nova.spark.job.job import routes_of
+    from nova.spark.job.kept import Kept
+    from nova.spark.job.schedule import Schedule
+    from nova.spark.realtime.feeds import Generated
+    from nova.spark.realtime.log import Log
+    from nova.spark.replan.handover import put
+    from nova.spark.replan.newcomers import Newcomers, NewSource
+    from nova.spark.sites.exchange import Inbox
+    from nova.spark.sites.presence import FolderBoard, Presence
+    from nova.spark.sources.clock import Clock
+    from nova.spark.sources.generator import Pattern, Source
+    from nova.spark.sources.mqtt import Spool
+
+    _planned(folder)
+    problem = load(folder / "s" / "scenario.yaml").problem
+    plan = plans.read(folder / "plan", problem, None)
+    run = RunFolder(folder / "run")
+    run.open("digest", plan, problem)
+    newcomers = Newcomers({"fog9": 5.0}, (NewSource("humidity", "h9", "fog9", 2.0),))
+    put(plan, problem, run, 5.0, 1, newcomers)
+    Schedule(folder / "schedule").append("00000", routes_of(problem, plan, 0), 0, 0, newcomers)
+    log = Log(folder / "log", "llds", segment=100)
+    for number in range(4):
+        time = pa.array([number, number], pa.int64())
+        log.append([time, time, pa.array([1.5, None]), pa.array(["ä", None])])
+    log.close()
+    (folder / "log" / "readers").mkdir()
+    (folder / "log" / "readers" / "r").write_text("20")
+    next(Generated([Source("a", 30.0)], Pattern(length_ms=4000), folder / "feed.json", 5).after(0))
+    Clock(2.0, str(folder / "clock.json")).start(7)
+    flow = Flow("climate", 1_000_000, (), *[pa.schema([("value", pa.float64())])] * 2)
+    Kept(folder / "kept").save(3, flow.result().empty_table(), 12)
+    inbox = Inbox(folder / "inbox")
+    inbox.take("00000001-000", b"x")
+    inbox.finish(b"1")
+    spool = Spool(folder / "spool")
+    spool.append([(f"t/{number}", True, "t", "{}") for number in range(3)])
+    (folder / "spool" / "ids.json").write_text(json.dumps({"ids": ["t/0"], "end": 1}))
+    presence = Presence(FolderBoard(folder / "board"), "edge1", folder / "own")
+    presence.start()
+    presence.give_up("fog")
+
+
+def _read_run_notes(folder: Path) -> None:
+    from nova.scenario import load
+    from nova.spark.job.folder import RunFolder
+    from nova.spark.job.kept import Kept
+    from nova.spark.job.schedule import Schedule
+    from nova.spark.realtime.feeds import Generated
+    from nova.spark.realtime.log import Log
+    from nova.spark.replan.handover import read_plan
+    from nova.spark.sites.exchange import Inbox
+    from nova.spark.sites.presence import FolderBoard, Presence
+    from nova.spark.sources.clock import Clock
+    from nova.spark.sources.generator import Pattern, Source
+    from nova.spark.sources.mqtt import Spool, read_spool
+
+    problem = load(folder / "s" / "scenario.yaml").problem
+    run = RunFolder(folder / "run")
+    for name in run.plan_names():
+        read_plan(run, name, problem)
+    schedule = Schedule(folder / "schedule")
+    schedule.newcomers()
+    schedule.timeline()
+    log = Log(folder / "log", "llds", segment=100)
+    assert all(len(frame.columns) == 4 for frame in log.frames())
+    log.append([pa.array([1], pa.int64()), pa.array([5], pa.int64()), pa.array([1.5]), pa.array(["x"])])
+    log.close()
+    next(Generated([Source("a", 30.0)], Pattern(length_ms=4000), folder / "feed.json", 5).after(3), None)
+    Clock(2.0, str(folder / "clock.json")).event_us(5.0)
+    Kept(folder / "kept").before(4)
+    Inbox(folder / "inbox").take("00000002-000", b"x")
+    spool = Spool(folder / "spool")
+    list(read_spool(folder / "spool", 0, spool.end))
+    presence = Presence(FolderBoard(folder / "board"), "edge1", folder / "own")
+    presence.start()
+    presence.given_up("fog")
+
+
+RUN_NOTES = (
+    "run/plans/00001/switch.json", "schedule/*", "log/*", "log/readers/*", "feed.json", "clock.json", "kept/*",
+    "inbox.json", "spool/*", "board/*/*", "own/*",
+)  # fmt: skip
+
+
+def _checkpoint(folder: Path) -> None:
+    for log, text in (
+        ("offsets", 'v1\n{"batchWatermarkMs":0}\n{"ended": true}\n{"ended": false}'),
+        ("commits", "v1\n{}"),
+    ):
+        (folder / log).mkdir()
+        (folder / log / "7").write_text(text)
+
+
+def _read_checkpoint(folder: Path) -> None:
+    from nova.spark.job.gate import Gate
+
+    Gate(folder).at_end()
+
+
+def _embedding(folder: Path) -> None:
+    import numpy as np
+
+    from nova.spark.ingest.embed.work import Work
+
+    work = Work(folder / "work")
+    work.claim({"rows": 5})
+    work.log([{"epoch": 1, "error": 0.5}])
+    work.save(1, np.ones((2, 3)))
+
+
+def _read_embedding(folder: Path) -> None:
+    from nova.spark.ingest.embed.work import Work
+
+    work = Work(folder / "work")
+    work.claim({"rows": 5})
+    work.logged(3)
+    work.newest()
+
+
+SQL = """
+SELECT p.region, window_start, count(*) AS n, max(h.value) AS wet, sum(CASE WHEN p.value > 3 THEN 1 ELSE 0 END) AS high
+FROM pressure AS p
+JOIN humidity AS h ON p.region = h.region
+  AND TUMBLE(p.time, INTERVAL '10' SECOND) = TUMBLE(h.time, INTERVAL '10' SECOND)
+JOIN wind AS w ON w.region = h.region AND TUMBLE(w.time, INTERVAL '10' SECOND) = TUMBLE(h.time, INTERVAL '10' SECOND)
+WHERE p.value BETWEEN 3 AND 1e9 AND h.region LIKE 'n%' AND w.value IS NOT NULL
+GROUP BY p.region, window_start HAVING count(*) > 2
+"""
+OUTER = """
+SELECT p.value AS v, h.value FROM pressure AS p LEFT JOIN humidity AS h ON p.region = h.region
+  AND p.time BETWEEN h.time - INTERVAL '5' SECOND AND h.time + INTERVAL '5' SECOND
+"""
+
+
+def _sql_text(sql: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / "query.sql").write_text(sql)
+
+
+def _plan_sql_text(folder: Path) -> None:
+    """A query in SQL over three streams, whose text alone is damaged."""
+    document = copy.deepcopy(SMALL)
+    document["streams"]["wind"] = {
+        "sources": [
+            {"id": f"w{n}", "node": f"edge{n}", "rate": 25, "region": r} for n, r in ((1, "north"), (2, "south"))
+        ]
+    }
+    try:
+        text = (folder / "query.sql").read_bytes().decode(errors="replace")
+    except OSError:
+        return  # only texts are damaged here
+    document["queries"] = [{"id": "q", "sink": "hq", "sql": text}]
+    for node in document["nodes"]:
+        node["capacity"] *= 100
+    (folder / "scenario.json").write_text(json.dumps(document))
+    command("plan", "@scenario.json", "--explain-query")(folder)
+    command("plan", "@scenario.json", "-o", "@out")(folder)
+
+
 PLAN = ("plan/*",)
 READERS: dict[str, Reader] = {
     "scenario-csv": Reader(write_files, command("plan", "@scenario.yaml", "-o", "@out"), ("*",)),
@@ -286,6 +452,11 @@ READERS: dict[str, Reader] = {
     "coordinates": Reader(_coordinates, _read_coordinates, ("*",)),
     "site": Reader(_site, _read_site, ("site/*",)),
     "regions": Reader(_polygons, _read_polygons, ("*",)),
+    "run-notes": Reader(_run_notes, _read_run_notes, RUN_NOTES),
+    "checkpoint": Reader(_checkpoint, _read_checkpoint, ("*/*",)),
+    "embedding": Reader(_embedding, _read_embedding, ("work/*",)),
+    "sql-chain": Reader(_sql_text(SQL), _plan_sql_text, ("query.sql",)),
+    "sql-outer": Reader(_sql_text(OUTER), _plan_sql_text, ("query.sql",)),
 }
 SAMPLES = Path(__file__).parents[1] / "cli" / "samples"
 
@@ -318,7 +489,7 @@ for _kind, _words in IMPORTS.items():
         command("import", *_words, "-o", "@out"),
         tuple(word[1:] for word in _words if word.startswith("@")),
     )
-SPARK_ROOM = ("changes", "coordinates", "regions", "run-folder", "site")
+SPARK_ROOM = ("changes", "checkpoint", "coordinates", "embedding", "regions", "run-folder", "run-notes", "site")
 """Readers of the room that needs pyspark (though no session)."""
 
 
@@ -353,13 +524,16 @@ def fuzz(reader: Reader, folder: Path, count: int, seed: int) -> list[str]:
         shutil.rmtree(trial, ignore_errors=True)
         shutil.copytree(whole, trial)
         target = trial / dice.choice(names).relative_to(whole)
-        target.write_bytes(damaged(target.name, target.read_bytes(), dice))
+        damage(target, dice)
         try:
             with warnings.catch_warnings(), at_most(HANG_S):
                 warnings.simplefilter("ignore")
                 reader.read(trial)
         except NovaError:
             continue
+        except OSError as error:  # `nova` says so in a line: no file, a folder, a link to itself
+            if error.errno is None or error.filename is None:
+                found.setdefault("OSError", f"{error!r}; input {seed}-{number}, {target.relative_to(trial)}")
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise

@@ -6,8 +6,9 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,11 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from nova.model.errors import Fault, InvalidInput
+from nova.model.ids import printable
 from nova.model.limits import available_bytes, refuse_beyond
+
+if TYPE_CHECKING:  # workers of Spark read tables and should not wait for it
+    from pydantic import TypeAdapter
 
 CELL = 8
 """Bytes that a cell takes at least once it is unpacked: a run of equal values is nearly nothing in the file."""
@@ -23,6 +28,7 @@ IN_MEMORY = 10
 """Bytes of memory that a byte of JSON may take once it is parsed."""
 SHOWN = 20
 """Wrong rows of one column that an error lists."""
+Noted = TypeVar("Noted")
 
 
 def parse_json(text: str | bytes, file: str, what: str = "JSON") -> Any:
@@ -53,6 +59,33 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InvalidInput([Fault(str(path), f"not {what}: a JSON object expected", 1, value=short(content))])
     return content
+
+
+def recall(path: Path, kind: type[Noted], what: str = "a run") -> Noted:
+    """What a program noted for itself in a JSON file, as a value of `kind`; `what` is who wrote it, in messages."""
+    return noted(read_bytes(path, what), kind, str(path), what)
+
+
+def noted(text: str | bytes, kind: type[Noted], file: str, what: str = "a run") -> Noted:
+    """A JSON text as a value of `kind`: a dataclass, or a collection, whose types are checked all the way down."""
+    from pydantic import ValidationError
+
+    known: Any = kind
+    try:
+        value: Noted = _adapter(known).validate_json(text, strict=True)
+        return value
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or None
+        found = short(first["input"] if place else printable(str(first["input"])))
+        raise InvalidInput([Fault(file, f"not what {what} wrote: {first['msg']}", field=place, value=found)]) from None
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def read_bytes(path: Path, what: str) -> bytes:

@@ -7,15 +7,19 @@ the plan charges a node for.
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from nova.model.errors import Fault, InvalidInput
 from nova.model.problem import Floats, Ints
 
 if TYPE_CHECKING:  # Spark's workers route tuples; they must not wait for the optimizer's imports
@@ -23,6 +27,7 @@ if TYPE_CHECKING:  # Spark's workers route tuples; they must not wait for the op
     from nova.model.subjoins import SubJoins
 
 Rows = npt.NDArray[np.intp]
+PACKED = (zipfile.BadZipFile, zlib.error)
 SideName = Literal["left", "right"]
 
 
@@ -97,9 +102,12 @@ class Routes:
     @staticmethod
     def load(file: str | Path) -> Routes:
         """Read what `save` wrote."""
-        with np.load(file) as stored:
-            left, right = (_stored_side(stored, name) for name in ("left", "right"))
-            return Routes(left, right, stored["node"], int(stored["sink"]))
+        try:
+            with np.load(file) as stored:
+                left, right = (_stored_side(stored, name) for name in ("left", "right"))
+                return Routes(left, right, stored["node"], int(stored["sink"]))
+        except (OSError, EOFError, ValueError, KeyError, TypeError, SyntaxError, TokenError, *PACKED) as error:
+            raise InvalidInput([Fault(str(file), f"not routes that a run wrote: {error}")]) from None
 
 
 def _stored_side(stored: Mapping[str, npt.NDArray[Any]], name: str) -> Side:

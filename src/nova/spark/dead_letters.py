@@ -8,6 +8,7 @@ offset), `record` (its text). A bad tuple is put there and counted; it never sto
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -93,6 +94,6 @@ def located(letters: Iterable[Letter]) -> list[Letter]:
                     if places:
                         at = places.pop(0)
                         kept[at] = kept[at]._replace(line=number)
-        except OSError:  # gone or moved since: its name has to do
+        except (OSError, EOFError, zlib.error):  # gone, moved or cut since: its name has to do
             continue
     return kept

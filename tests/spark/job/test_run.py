@@ -326,3 +326,19 @@ def test_events_let_sources_and_pairs_join_that_did_not(spark: Any, tmp_path: Pa
     assert found(tmp_path / "run" / "results") == wanted
     planned = sum(host["planned_tuples_per_s"] for host in report["hosts"])
     assert planned == pytest.approx(100 + 35 + 50)  # what the newest plan charges: 25 + 10 for p9, 25 + 25 for p1 ⋈ h2
+
+
+def test_the_reason_of_a_failure_is_the_line_that_says_what_happened() -> None:
+    from nova.spark.job.run import reason
+
+    worker = (
+        "pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the Python worker:\n"
+        "Traceback (most recent call last):\n"
+        '  File "outbox.py", line 56, in __call__\n'
+        "OSError: [Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device\n"
+        "\tat org.apache.spark.api.python.BasePythonRunner\n"
+    )
+    assert reason(worker).endswith("No space left on device")
+    assert reason("x\nnova.model.errors.NovaError: no broker\n") == "nova.model.errors.NovaError: no broker"
+    assert reason("Job aborted\nCaused by: java.io.IOException: No space left on device\n").startswith("Caused by")
+    assert reason("odd") == "odd"

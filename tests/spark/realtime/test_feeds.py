@@ -110,8 +110,41 @@ def test_messages_are_kept_once_and_strange_ones_are_nobodys(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"), [("1.5", 1500), (-1, -1000), ("2020-01-01", 1_577_836_800_000_000), ("x", None)]
+    ("given", "wanted"),
+    [
+        ("1.5", 1500),
+        (-1, -1000),
+        ("2020-01-01", 1_577_836_800_000_000),
+        ("x", None),
+        (1e17, None),
+        (-(2**63), None),
+        (2**64 - 1, None),
+        ("9" * 400, None),
+        ("0001-01-01T00:00:00+23:00", -62_135_679_600_000_000),
+    ],
 )
 def test_times_are_iso_or_milliseconds(given: object, wanted: int | None) -> None:
     read = json_reader("id", "at", "v", pa.schema([("value", pa.float64())]))
     assert read([json.dumps({"at": given})])["time"].cast(pa.int64()).to_pylist() == [wanted]
+
+
+STRANGE = (
+    "null", "true", "-1", "9223372036854775808", "18446744073709551616", "1" + "0" * 400, "1e308", "1e999", "-1e-320",
+    "NaN", "[]", "[1]", "{}", '{"a": 1}', '"\\ud800"', '"\\u0000"', '""', '"2024-02-30"', '"1e5"', '"\u00b2"', '"."',
+    "1e17", "-9e18", '"24:00"', "[" * 300 + "]" * 300,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.float64(), pa.int64(), pa.int32(), pa.string(), pa.bool_(), pa.date32(), pa.timestamp("us", "UTC")]
+)
+def test_no_message_stops_a_reader(kind: pa.DataType) -> None:
+    """Whatever a field holds, the message is a tuple or has nulls that make it a dead letter."""
+    read = json_reader("id", "at", "v", pa.schema([("value", pa.float64()), ("c", kind)]))
+    good = {"id": '"a"', "at": "1", "v": "2.5", "c": "null"}
+    for name in good:
+        for text in STRANGE:
+            made = read(["{" + ",".join(f'"{k}": {v}' for k, v in (good | {name: text}).items()) + "}"])
+            made.validate(full=True)
+            assert len(made) == 1
+    assert len(read(["", "[]", "{", "\x00", "\ufeff{}"])) == 5

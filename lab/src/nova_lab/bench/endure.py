@@ -302,11 +302,18 @@ class Endurance:
 
     def progress(self, name: str) -> int:
         """Something that grows as a process works."""
-        run = self.disk / "sites" / name / "run" if self.mode == "sites" else self.disk / "run"
         if self.mode == "realtime":
-            return sum(file.stat().st_size for file in run.glob("jobs/*/*/*.log"))
-        commits = [int(file.name) for file in run.glob("jobs/**/commits/*") if file.name.isdigit()]
-        return sum(commits) + len(commits)
+            return sum(file.stat().st_size for file in self.run_of(name).glob("jobs/*/*/*.log"))
+        return self.commits(name)
+
+    def commits(self, name: str) -> int:
+        """Something that grows with each batch that a process commits."""
+        found = [int(file.name) for file in self.run_of(name).glob("jobs/**/commits/*") if file.name.isdigit()]
+        return sum(found) + len(found)
+
+    def run_of(self, name: str) -> Path:
+        """The run folder of a process."""
+        return self.disk / "sites" / name / "run" if self.mode == "sites" else self.disk / "run"
 
     def works(self, life: Life) -> None:
         """Wait until a life has begun to work."""
@@ -367,21 +374,32 @@ class Endurance:
         self._take_down(name)
 
     def _take_down(self, fault: str) -> None:
-        """Note what came of a fault, and start those again that ended by it."""
-        time.sleep(3.0)  # who met it at the last moment has time to say so
-        for life in list(self.lives.values()):
-            code = life.process.poll()
-            self.told.faults.append({"fault": fault, "process": life.name, "code": code, "told": told(life.said, code)})
-            if code is not None:
-                life.kill()  # children
-                self.lives[life.name] = life.again()
+        """Note what came of a fault once each process has committed something since or has ended by it, and start those
+        again that ended."""
+        waiting = {name: self.commits(name) for name in self.lives}
+        end = time.monotonic() + PATIENCE_S
+        while waiting:
+            for name, before in list(waiting.items()):
+                life = self.lives[name]
+                code = life.process.poll()
+                if code is None and self.commits(name) <= before:
+                    if time.monotonic() > end:
+                        raise NovaError(f"{name} neither goes on after a {fault} nor ends:\n{life.said[-3000:]}")
+                    continue
+                said = told(life.said, code)
+                self.told.faults.append({"fault": fault, "process": name, "code": code, "told": said})
+                if code is not None:
+                    life.kill()  # children
+                    self.lives[name] = life.again()
+                del waiting[name]
+            time.sleep(0.1)
 
     def _damage(self) -> None:
         """Bytes of the newest file of a checkpoint are others: refused, until the file is restored."""
         name = self.draw.choice(sorted(self.lives))
         self.works(self.lives[name])
         self.lives[name].kill()
-        run = self.disk / "sites" / name / "run" if self.mode == "sites" else self.disk / "run"
+        run = self.run_of(name)
         kind = self.draw.choice(("offsets", "commits"))
         files = sorted((f for f in run.glob(f"jobs/**/{kind}/*") if f.name.isdigit()), key=lambda f: int(f.name))
         if not files:

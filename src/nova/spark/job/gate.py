@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from nova.model.reading import parse_json, read_text
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -68,8 +69,12 @@ class Gate:
         last = self._last("commits")
         if last < 0 or self.unfinished() is not None:
             return False
-        _, _, *offsets = (self.checkpoint / "offsets" / str(last)).read_text().splitlines()
-        told = [json.loads(offset) for offset in offsets if offset != "-"]
+        file = self.checkpoint / "offsets" / str(last)
+        told = [
+            parse_json(offset, str(file), "what Spark wrote")
+            for offset in read_text(file, "Spark's checkpoint").splitlines()[2:]
+            if offset != "-"
+        ]
         return bool(told) and all(isinstance(one, dict) and one.get("ended") is True for one in told)
 
     def _last(self, log: str) -> int:

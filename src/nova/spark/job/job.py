@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ import pyarrow as pa
 from nova.files import write_safely
 from nova.model.plan import Plan
 from nova.model.problem import Problem
+from nova.model.reading import recall
 from nova.routing import Routes, compile_routes
 from nova.routing.flow import Flow
 from nova.routing.packets import Names
@@ -189,8 +190,7 @@ class Job:
 
     def last_window(self) -> int | None:
         """Highest window that a finished batch (or one that was finished but for its commit) has routed."""
-        last: int | None = self._remembered().get("last_window")
-        return last
+        return self._remembered().get("last_window")
 
     def watermark_us(self) -> int | None:
         """Event time up to which the ends of buckets are dropped from now on, as Spark works it out from all finished
@@ -199,8 +199,7 @@ class Job:
         sides = ("left_end",) if self.single else ("left_end", "right_end")
         if not known.keys() >= set(sides):
             return None
-        end: int = min(known[side] for side in sides)
-        return end - watermark_delay_ms(self.lateness_ms, self.flow) * 1000
+        return min(known[side] for side in sides) - watermark_delay_ms(self.lateness_ms, self.flow) * 1000
 
     def remember(self, tally: Tally) -> None:
         """Write down the highest window and the last ends of buckets so far, before Spark commits the batch."""
@@ -212,9 +211,8 @@ class Job:
         if told != before:
             write_safely(self._progress, json.dumps(told))
 
-    def _remembered(self) -> dict[str, Any]:
-        known: dict[str, Any] = json.loads(self._progress.read_text()) if self._progress.exists() else {}
-        return known
+    def _remembered(self) -> dict[str, int]:
+        return recall(self._progress, dict[str, int]) if self._progress.exists() else {}
 
 
 def routes_of(problem: Problem, plan: Plan, query: int) -> Routes:

@@ -8,6 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nova.model.errors import Fault, InvalidInput
+from nova.model.reading import read_parquet
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -21,9 +24,14 @@ class Kept:
         earlier = [number for number in self._batches() if number < batch]
         if not earlier:
             return None, None
-        table = pq.read_table(self._file(earlier[-1]))
-        told = (table.schema.metadata or {}).get(b"closed")
-        return table.replace_schema_metadata(None), None if not told else int(told)
+        file = self._file(earlier[-1])
+        table = read_parquet(file, "what a run keeps")
+        told = (table.schema.metadata or {}).get(b"closed", b"-")
+        try:
+            closed = int(told) if told else None
+        except ValueError:
+            raise InvalidInput([Fault(str(file), "not what a run wrote", field="closed", value=told)]) from None
+        return table.replace_schema_metadata(None), closed
 
     def last(self) -> int | None:
         """The last batch."""

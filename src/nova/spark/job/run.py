@@ -484,9 +484,13 @@ def planned_copies(rates: Floats, routes: Routes, nodes: int) -> Floats:
     return sent
 
 
+WRAPPED = "thrown from the Python worker:"
+"""How Spark ends a line that only says that what happened stands further down."""
+
+
 def reason(text: str) -> str:
     """The line of a Spark error that says what happened."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.rstrip().endswith(WRAPPED)]
     told = [line for line in lines if line.startswith(("nova.model.errors", "Caused by", "pyspark.errors"))]
     raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Interrupt)(:|$)", line)]
     return (told or raised[-1:] or lines or [text])[0]

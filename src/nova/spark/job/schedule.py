@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from nova.files import write_safely
+from nova.model.reading import recall
 from nova.routing import Epoch, Routes, Timeline
 from nova.routing.packets import Names
 from nova.spark.replan.newcomers import NOBODY, Newcomers
@@ -43,7 +44,7 @@ class Schedule:
         """What is written down; nothing before the first plan."""
         if not self.file.exists():
             return []
-        return [Entry(**entry) for entry in json.loads(self.file.read_text())]
+        return recall(self.file, list[Entry])
 
     def append(self, plan: str, routes: Routes, first_window: int, batch: int, newcomers: Newcomers = NOBODY) -> None:
         """From `first_window` on, `plan` holds; `newcomers` are all so far."""
@@ -62,7 +63,7 @@ class Schedule:
         """Who came so far."""
         if not self._newcomers.exists():
             return NOBODY
-        return Newcomers.from_json(json.loads(self._newcomers.read_text()))
+        return recall(self._newcomers, Newcomers)
 
     def names(self, known: Names) -> Names:
         """Ids by row, with those that came later."""

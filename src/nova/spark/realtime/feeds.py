@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from nova.files import appearing
 from nova.model.problem import Ints
+from nova.model.reading import recall
 from nova.routing.position import Longs
 from nova.spark.dead_letters import (
     AHEAD_S,
@@ -44,7 +45,10 @@ from nova.spark.sources import generator
 from nova.spark.sources.clock import Clock
 from nova.spark.sources.mqtt import REMEMBERED, Broker, Subscriber
 from nova.spark.sources.replay import MOMENT, Archive
+from nova.spark.sources.tuples import EARLIEST_MS, LATEST_MS
 
+UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
+"""What Arrow says of a value that a type cannot hold."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BLOCK_MS = 100.0
 """Event time that is generated at once: tuples that are due meanwhile wait."""
@@ -176,7 +180,7 @@ class Generated:
     def __post_init__(self) -> None:
         self._rows = 0
         if self.file.exists():
-            self.start_ms, self._block, self._rows = json.loads(self.file.read_text())
+            self.start_ms, self._block, self._rows = recall(self.file, tuple[int, int, int])
 
     @property
     def begin_us(self) -> int:
@@ -224,7 +228,7 @@ class Recorded:
         return self.origin_us if self._at_us is None else self._at_us
 
     def after(self, rows: int) -> Iterator[tuple[pa.Table, Longs, int]]:
-        groups = json.loads((self.archive.folder / "index.json").read_text())
+        groups = self.archive.groups()
         passed = 0
         for file, group, _, last_us in sorted(groups, key=lambda g: (g[2], g[0], g[1])):
             opened = pq.ParquetFile(self.archive.folder / "tuples" / file)
@@ -409,15 +413,15 @@ def _text(value: Any) -> str | None:
 
 
 def _moment(value: Any) -> int | None:
-    """ISO 8601 or milliseconds since 1970, as µs."""
+    """ISO 8601 or milliseconds since 1970, as µs; None where it is neither, or a moment that no calendar has."""
     try:
         if isinstance(value, int | float):
-            return round(value * 1000)
+            return round(value * 1000) if EARLIEST_MS <= value <= LATEST_MS else None
         if isinstance(value, datetime):
             return (value - EPOCH) // timedelta(microseconds=1)
         text = str(value)
         if text.replace(".", "", 1).lstrip("-").isdigit():
-            return round(float(text) * 1000)
+            return _moment(float(text))
         moment = datetime.fromisoformat(text)
         moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         return (moment - EPOCH) // timedelta(microseconds=1)
@@ -430,7 +434,7 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
         return pa.array([_text(value) for value in values], kind)
     try:
         return pa.array(values, kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except UNFIT:
         return pa.array([_fitting(value, kind) for value in values], kind)
 
 
@@ -438,5 +442,5 @@ def _fitting(value: Any, kind: pa.DataType) -> Any:
     """The value where the type can hold it, else null."""
     try:
         return pa.array([value], kind)[0].as_py()
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except UNFIT:
         return None

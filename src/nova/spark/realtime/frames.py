@@ -179,6 +179,8 @@ def _piece(data: bytes, at: int, rows: int, kind: str) -> tuple[_Piece, int]:
         return _Piece(valid, np.frombuffer(data, "<i8" if kind == "l" else "<f8", rows, at), b""), at + 8 * rows
     offsets = np.frombuffer(data, "<i4", rows + 1, at)
     at += 4 * (rows + 1)
+    if offsets[0] != 0 or (np.diff(offsets) < 0).any() or at + int(offsets[-1]) > len(data):
+        raise ValueError("a text lies outside of its frame")
     text = data[at : at + int(offsets[-1])]
     return _Piece(valid, offsets, text), at + len(text)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nova.files import write_safely
+from nova.model.errors import Fault, InvalidInput
+from nova.model.reading import read_text, recall, short
 from nova.spark.realtime.frames import Frame, Rows, decode, whole
 
 SEGMENT = 64 * 2**20
@@ -63,9 +66,9 @@ class Log:
             os.truncate(last, size)
         self._base = int(last.stem)
         if self._note(self._base).exists():
-            self.rows, self.latest_us = json.loads(self._note(self._base).read_text())
+            self.rows, self.latest_us = recall(self._note(self._base), tuple[int, int | None])
         self.end = self._base + size
-        for frame in decode(data[:size], self.kinds):
+        for frame in self._frames(last, data[:size], self.kinds):
             self._count(len(frame.columns[0]), pc.max(frame.columns[1]).as_py())
 
     def _count(self, rows: int, latest_us: int | None) -> None:
@@ -76,7 +79,15 @@ class Log:
     def frames(self, beside: str = "") -> Iterator[Frame]:
         """All frames that are still there; `beside`: kinds of columns that were appended behind the others."""
         for segment in self.segments():
-            yield from decode(segment.read_bytes(), self.kinds + beside)
+            yield from self._frames(segment, segment.read_bytes(), self.kinds + beside)
+
+    @staticmethod
+    def _frames(file: Path, data: bytes, kinds: str) -> Iterator[Frame]:
+        """The frames of a segment; bytes that nobody wrote so are told."""
+        try:
+            yield from decode(data, kinds)
+        except (ValueError, IndexError, struct.error) as error:
+            raise InvalidInput([Fault(str(file), f"not what a run wrote: {error}")]) from None
 
     def _path(self, base: int) -> Path:
         return self.folder / f"{base:020d}.log"
@@ -116,7 +127,7 @@ class Log:
         self._base = self.end
         write_safely(self._note(self._base), json.dumps([self.rows, self.latest_us]))
         self._file = os.open(self._path(self._base), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        passed = min((int(note.read_text()) for note in (self.folder / "readers").glob("[!.]*")), default=0)
+        passed = min((_passed(note) for note in (self.folder / "readers").glob("[!.]*")), default=0)
         segments = self.segments()[: -KEPT + 1]
         for file, after in pairwise(segments):
             if int(after.stem) <= passed:
@@ -132,3 +143,11 @@ class Log:
         """Let go of the file."""
         with self._lock:
             os.close(self._file)
+
+
+def _passed(note: Path) -> int:
+    """How far a reader will never go back (bytes)."""
+    text = read_text(note, "a reader's note")
+    if not text.isdecimal():
+        raise InvalidInput([Fault(str(note), "not what a run wrote: a number of bytes expected", value=short(text))])
+    return int(text)

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from nova.files import appearing
 from nova.model.errors import NovaError
+from nova.model.reading import recall
 from nova.spark.dead_letters import LetterBox
 from nova.spark.job.sinks import json_lines
 from nova.spark.realtime.background import Background
@@ -122,7 +123,7 @@ class Records(Background):
         """How far each log has come."""
         rows, noted = [0] * len(self.taps), [dict[str, int]() for _ in self.taps]
         if self.note.exists():
-            rows, noted = json.loads(self.note.read_text())
+            rows, noted = recall(self.note, tuple[list[int], list[dict[str, int]]])
         self.next = []
         for tap, before, known in zip(self.taps, rows, noted, strict=True):
             at = {int(partition): offset for partition, offset in known.items()}

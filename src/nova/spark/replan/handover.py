@@ -12,6 +12,7 @@ from nova.model import plan as plans
 from nova.model.errors import Fault, InvalidInput
 from nova.model.plan import Plan
 from nova.model.problem import Problem
+from nova.model.reading import recall
 from nova.placement.resolve import resolve
 from nova.spark.job.folder import RunFolder
 from nova.spark.replan import changes
@@ -77,10 +78,7 @@ class Switch:
 def switch_of(folder: Path) -> Switch:
     """The note beside a plan; a run's first has none."""
     file = folder / SWITCH
-    if not file.exists():
-        return Switch()
-    document = json.loads(file.read_text())
-    return Switch(document["from_ms"], document["event"], Newcomers.from_json(document["newcomers"]))
+    return recall(file, Switch) if file.exists() else Switch()
 
 
 def read_plan(run: RunFolder, name: str, problem: Problem) -> tuple[Plan, Switch]:

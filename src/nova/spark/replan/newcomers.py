@@ -71,10 +71,5 @@ class Newcomers:
         """As plain values."""
         return {"nodes": dict(self.nodes), "sources": [source.__dict__ for source in self.sources]}
 
-    @staticmethod
-    def from_json(document: Mapping[str, Any]) -> Newcomers:
-        """What `as_json` made."""
-        return Newcomers(document["nodes"], tuple(NewSource(**source) for source in document["sources"]))
-
 
 NOBODY = Newcomers()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 import time
 import uuid
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from nova.files import name_of, write_safely
 from nova.model.errors import NovaError
+from nova.model.reading import recall
 from nova.spark.sites.presence import Board, FolderBoard
 from nova.spark.sources.mqtt import CONNECT_S, Broker
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+PART, COUNT = re.compile(r"[0-9]{1,18}-[0-9]{1,18}"), re.compile(rb"[0-9]{1,18}")
+"""Names of parts: batch and number; and how many there were."""
 Kind = Literal["left", "right", "results"]
 Part = tuple["Channel", str, Path]
 """Where a part goes, its name `<batch>-<number>`, and its file."""
@@ -164,6 +168,16 @@ class FolderExchange:
         """Folders need no connection."""
 
 
+@dataclass(frozen=True)
+class _Received:
+    """What an inbox remembers."""
+
+    total: int
+    batch: int
+    names: set[str]
+    finished: int | None
+
+
 @dataclass
 class Inbox:
     """What came through one channel of a broker: each part once, as a file, and how many there were.
@@ -182,16 +196,18 @@ class Inbox:
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._memory.exists():
-            told = json.loads(self._memory.read_text())
-            self.total, self.batch, self.names = told["total"], told["batch"], set(told["names"])
-            self.finished = told["finished"]
+            told = recall(self._memory, _Received, "a site")
+            self.total, self.batch, self.names, self.finished = told.total, told.batch, told.names, told.finished
 
     @property
     def _memory(self) -> Path:
         return self.folder.with_suffix(".json")
 
     def take(self, name: str, content: bytes) -> None:
-        """Keep a part, unless it is known; it is safe when this returns."""
+        """Keep a part, unless it is known; it is safe when this returns. What has another name than parts have comes
+        from no site: it is left alone, and does not become a path."""
+        if not PART.fullmatch(name):
+            return
         batch = int(name.split("-")[0])
         if batch < self.batch or name in self.names:
             return
@@ -200,9 +216,11 @@ class Inbox:
         self.batch, self.total = batch, self.total + 1
         self._remember()
 
-    def finish(self, parts: int) -> None:
-        """The sender has sent so many parts, and there will be no more."""
-        self.finished = parts
+    def finish(self, told: bytes) -> None:
+        """The sender has sent so many parts, and there will be no more; what is no number comes from no site."""
+        if not COUNT.fullmatch(told):
+            return
+        self.finished = int(told)
         self._remember()
 
     def _remember(self) -> None:
@@ -283,9 +301,9 @@ class BrokerExchange:
             if word == "listening":
                 self.listening.add(rest)
             elif word == "finished":
-                self._inbox(rest).finish(int(message.payload))
+                self._inbox(rest).finish(bytes(message.payload))
             elif word == "board":
-                if (text := message.payload.decode()) != self._posted.get(rest):  # ours come back, too
+                if (text := message.payload.decode(errors="replace")) != self._posted.get(rest):  # ours come back, too
                     self.notices[rest] = text
             elif word == "probe":
                 self._probes.add(rest)

@@ -220,9 +220,9 @@ class KafkaExchange:
                 return
 
     def _take(self, message: Message) -> None:
-        key, value = (message.key() or b"").decode(), message.value() or b""
+        key, value = (message.key() or b"").decode(errors="replace"), message.value() or b""
         if message.topic() == self._board_topic:
-            text = value.decode()
+            text = value.decode(errors="replace")
             if key == PROBE:
                 self._probes.add(text)
             elif text != self._posted.get(key):  # ours come back, too
@@ -233,7 +233,7 @@ class KafkaExchange:
             self.consumer.commit(message=message, asynchronous=False)
             return
         if word == "finished":
-            self._inbox(rest).finish(int(value))
+            self._inbox(rest).finish(value)
         else:
             path, _, name = rest.rpartition("/")
             self._inbox(path).take(name, value)

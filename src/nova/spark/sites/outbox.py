@@ -12,15 +12,16 @@ import shutil
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nova.files import write_safely
+from nova.model.reading import recall
 from nova.spark.job.tasks import ArrowMap
 from nova.spark.sites.exchange import Channel, Kind
 
@@ -28,6 +29,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 WRITTEN = "kind string, target int, file string"
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Parts that were delivered, up to which batch."""
+
+    batch: int = -1
+    parts: tuple[tuple[str, str, int], ...] = ()
+    """Kind, target and number."""
 
 
 @dataclass
@@ -117,21 +127,20 @@ class Outbox:
         """The batch is safe with its receivers: count its parts, once, and drop the batch before. (Spark may still
         repeat this one.)"""
         told = self._read()
-        if batch > told["batch"]:
-            counts = Counter({(kind, target): n for kind, target, n in told["parts"]})
+        if batch > told.batch:
+            counts = Counter({(kind, target): n for kind, target, n in told.parts})
             counts.update(
                 (channel.kind, channel.target) for channel, _, _ in self._contents(self.folder / f"{batch:08d}")
             )
-            parts = [[*key, n] for key, n in counts.items()]
-            write_safely(self._counts, json.dumps({"batch": batch, "parts": parts}))
+            new = _Counts(batch, tuple((*key, n) for key, n in counts.items()))
+            write_safely(self._counts, json.dumps(asdict(new)))
         for old in self.folder.glob("[0-9]*"):
             if int(old.name) < batch:
                 shutil.rmtree(old)
 
     def totals(self) -> dict[tuple[str, str], int]:
         """Parts delivered so far, by kind and target."""
-        return {(kind, target): n for kind, target, n in self._read()["parts"]}
+        return {(kind, target): n for kind, target, n in self._read().parts}
 
-    def _read(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"batch": -1, "parts": []}
-        return json.loads(self._counts.read_text()) if self._counts.exists() else told
+    def _read(self) -> _Counts:
+        return recall(self._counts, _Counts, "a site") if self._counts.exists() else _Counts()

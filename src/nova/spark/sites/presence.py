@@ -13,18 +13,43 @@ import os
 import socket
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Protocol
+
+from pydantic import Field
 
 from nova.files import name_of, write_safely
 from nova.model.errors import NovaError
+from nova.model.reading import noted, read_text
 
+Moment = Annotated[float, Field(ge=0, lt=datetime.max.replace(tzinfo=UTC).timestamp())]
+"""Seconds since 1970."""
 BEAT_S = 5.0
 """Time between two renewals of a claim."""
 SILENT_S = 3 * BEAT_S
 """A site that has not been heard of for so long is waited for, and that is said."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The notice of who runs a site."""
+
+    owner: str
+    instance: str
+    host: str
+    pid: int
+    time: Moment
+    beat: int
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """The notice that a site was given up."""
+
+    by: str
+    time: Moment
 
 
 class Board(Protocol):
@@ -52,7 +77,7 @@ class FolderBoard:
 
     def read(self, name: str) -> str | None:
         try:
-            return (self.folder / name).read_text()
+            return (self.folder / name).read_text(errors="replace")
         except FileNotFoundError:
             return None
 
@@ -82,19 +107,19 @@ class Presence:
         if not file.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             write_safely(file, uuid.uuid4().hex)
-        return file.read_text()
+        return read_text(file, "a site")
 
     def start(self) -> None:
         """Claim the site's name, or say why not."""
         self._refuse_if_given_up()
         claim = self._claim(self.site)
-        if claim is not None and claim["owner"] != self.owner:
+        if claim is not None and claim.owner != self.owner:
             raise NovaError(
-                f"site {self.site!r} belongs to another run folder, on {claim['host']} (process {claim['pid']}, last "
-                f"heard of at {_clock(claim['time'])}): a deployment has one process per site. Start it there, or "
+                f"site {self.site!r} belongs to another run folder, on {claim.host} (process {claim.pid}, last "
+                f"heard of at {_clock(claim.time)}): a deployment has one process per site. Start it there, or "
                 "deploy anew"
             )
-        self._before = None if claim is None else claim["instance"]
+        self._before = None if claim is None else claim.instance
         self.beat()
 
     def beat(self) -> None:
@@ -103,20 +128,12 @@ class Presence:
             return
         self._refuse_if_given_up()
         claim = self._claim(self.site)
-        if claim is not None and claim["instance"] not in (self.instance, self._before):
+        if claim is not None and claim.instance not in (self.instance, self._before):
             raise NovaError(
-                f"another process took over site {self.site!r}, on {claim['host']} (process {claim['pid']}): this one "
-                "stops"
+                f"another process took over site {self.site!r}, on {claim.host} (process {claim.pid}): this one stops"
             )
-        told = {
-            "owner": self.owner,
-            "instance": self.instance,
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "time": time.time(),
-            "beat": self._beats,
-        }
-        self.board.post(f"claim/{name_of(self.site)}", json.dumps(told))
+        told = Claim(self.owner, self.instance, socket.gethostname(), os.getpid(), time.time(), self._beats)
+        self.board.post(f"claim/{name_of(self.site)}", json.dumps(asdict(told)))
         self._beats += 1
         self._due = time.monotonic() + BEAT_S
 
@@ -132,23 +149,23 @@ class Presence:
 
     def give_up(self, site: str) -> None:
         """Say to all that the plan goes on without a site."""
-        self._gave_up[site] = json.dumps({"by": self.site, "time": time.time()})
+        self._gave_up[site] = json.dumps(asdict(GivenUp(self.site, time.time())))
         self.board.post(f"given-up/{name_of(site)}", self._gave_up[site])
 
-    def given_up(self, site: str) -> dict[str, Any] | None:
+    def given_up(self, site: str) -> GivenUp | None:
         """By whom a site was given up, and when."""
         text = self._gave_up.get(site) or self.board.read(f"given-up/{name_of(site)}")
-        return None if text is None else json.loads(text)
+        return None if text is None else noted(text, GivenUp, f"board: given-up/{name_of(site)}", "a site")
 
-    def _claim(self, site: str) -> dict[str, Any] | None:
+    def _claim(self, site: str) -> Claim | None:
         text = self.board.read(f"claim/{name_of(site)}")
-        return None if text is None else json.loads(text)
+        return None if text is None else noted(text, Claim, f"board: claim/{name_of(site)}", "a site")
 
     def _refuse_if_given_up(self) -> None:
         told = self.given_up(self.site)
         if told is not None:
             raise NovaError(
-                f"site {self.site!r} was given up by {told['by']!r} at {_clock(told['time'])}, and the others have "
+                f"site {self.site!r} was given up by {told.by!r} at {_clock(told.time)}, and the others have "
                 "gone on without it: deploy the plan anew"
             )
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import reduce
 from pathlib import Path
@@ -40,7 +40,7 @@ from nova.spark.job.tally import Tally, Till
 from nova.spark.job.tasks import Matcher, Router, note
 from nova.spark.sites.exchange import Channel, Exchange, read_parts
 from nova.spark.sites.outbox import WRITTEN, Outbox, WriteParts
-from nova.spark.sites.presence import SILENT_S, Presence
+from nova.spark.sites.presence import SILENT_S, GivenUp, Presence
 from nova.spark.sites.share import SIDES, QueryShare, Share
 from nova.spark.sources.clock import Clock
 from nova.spark.sources.inputs import Input, at_end, open_inputs
@@ -126,7 +126,7 @@ class Site:
         self._complete: set[Channel] = set()
         self._inboxes: dict[Channel, Path] = {}
         """Where tuples of other sites appear."""
-        self._given_up: dict[str, dict[str, Any]] = {}
+        self._given_up: dict[str, GivenUp] = {}
         self._nudged: dict[Channel, str] = {}
         """Up to where the join was told to go on without a sender."""
         self._listener = Listener(self._note)
@@ -416,7 +416,7 @@ class Site:
             "given_up": [
                 {
                     "site": site,
-                    **told,
+                    **asdict(told),
                     "missing": sorted({f"{channel.query}: {channel.kind}" for channel in self._from(site)}),
                 }
                 for site, told in self._given_up.items()

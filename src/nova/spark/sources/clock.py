@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from nova.model.problem import Floats
+from nova.model.reading import recall
 
 MOST_ROWS = 200_000
 """Tuples of one stream that a batch takes in at most. Where the input outruns Spark, the rest waits at its source, in
@@ -71,5 +72,4 @@ class Clock:
 
 @cache
 def _read(file: str) -> tuple[int, float]:
-    event_us, began_s = json.loads(Path(file).read_text())
-    return event_us, began_s
+    return recall(Path(file), tuple[int, float])

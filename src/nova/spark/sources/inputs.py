@@ -16,6 +16,7 @@ import pyarrow as pa
 from nova.files import name_of
 from nova.model.errors import Fault, InvalidInput
 from nova.model.problem import Problem
+from nova.model.reading import short
 from nova.routing.flow import Flow, cells_for
 from nova.scenario.model import Columns, StreamInput
 from nova.spark.dead_letters import KEPT, Letter, LetterBox
@@ -326,9 +327,14 @@ class Files:
         return self._placed(reader.load(self.path))
 
     def _reader(self, reader: Any, schema: str) -> Any:
+        from pyspark.errors import PySparkException
         from pyspark.sql.types import StructType
 
-        fields = StructType.fromJson(json.loads(schema))
+        try:
+            fields = StructType.fromJson(json.loads(schema))
+        except (ValueError, KeyError, TypeError, AttributeError, PySparkException) as error:
+            message = f"the columns that the run noted under schemas/ are not what it wrote: {error}"
+            raise InvalidInput([Fault(self.place, message, value=short(schema))]) from None
         options = self.options
         options.pop("schema", None)
         if self.given.format != "parquet" and options["columnNameOfCorruptRecord"] == CORRUPT:

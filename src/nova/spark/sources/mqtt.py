@@ -31,6 +31,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from nova.credentials import REFERENCE, resolved, shown
 from nova.files import name_of, write_safely
 from nova.model.errors import Fault, InvalidInput, NovaError
+from nova.model.reading import noted, read_bytes, recall
 from nova.scenario.model import StreamInput
 from nova.spark.sources.clock import MOST_ROWS
 from nova.spark.sources.tuples import FILE, LINE, RECORD, declared, json_payload, quoted
@@ -119,6 +120,30 @@ class Broker:
         return client
 
 
+@dataclass(frozen=True)
+class Message:
+    """A line of a spool."""
+
+    id: str
+    topic: str
+    payload: str
+
+
+@dataclass(frozen=True)
+class _Remembered:
+    """What a spool notes of messages whose files are gone."""
+
+    ids: list[str]
+    end: int
+    """The number of the next message."""
+
+
+def _spooled(file: Path) -> list[Message]:
+    """The messages of one file."""
+    lines = read_bytes(file, "a spool").splitlines()
+    return [noted(line, Message, f"{file}, row {number}") for number, line in enumerate(lines, 1)]
+
+
 class Spool:
     """Messages on disk, numbered from 0, as files of lines `{"id": …, "topic": …, "payload": …}`.
 
@@ -138,13 +163,13 @@ class Spool:
         note = self.folder / "ids.json"
         end = 0
         if note.exists():
-            stored = json.loads(note.read_text())
-            known.update(dict.fromkeys(stored["ids"]))
-            end = stored["end"]
+            stored = recall(note, _Remembered)
+            known.update(dict.fromkeys(stored.ids))
+            end = stored.end
         for file in self.segments():
-            lines = file.read_text().splitlines()
-            known.update(dict.fromkeys(json.loads(line)["id"] for line in lines))
-            end = max(end, int(file.stem) + len(lines))
+            messages = _spooled(file)
+            known.update(dict.fromkeys(message.id for message in messages))
+            end = max(end, int(file.stem) + len(messages))
         return end, known
 
     def segments(self) -> list[Path]:
@@ -258,9 +283,10 @@ def message_id(payload: str, id_field: str | None, topic: str) -> str | None:
         return None
     try:
         told = json.loads(payload).get(id_field)
+        # JSON can write half a character, and no file can
+        return None if told is None else f"{topic}/{told}".encode(errors="backslashreplace").decode()
     except (ValueError, AttributeError, RecursionError):  # a dead letter, later
         return None
-    return None if told is None else f"{topic}/{told}"
 
 
 class Mqtt(DataSource):
@@ -344,10 +370,9 @@ def read_spool(folder: Path, start: int, end: int) -> Iterator[tuple[str, str, s
         following = int(files[i + 1].stem) if i + 1 < len(files) else None
         if first >= end or (following is not None and following <= start):
             continue
-        for number, line in enumerate(file.read_text().splitlines(), first):
+        for number, message in enumerate(_spooled(file), first):
             if start <= number < end:
-                message = json.loads(line)
-                yield message["id"], message["topic"], message["payload"]
+                yield message.id, message.topic, message.payload
 
 
 def open_mqtt(spark: SparkSession, given: StreamInput, spool: Path, place: str) -> DataFrame:

@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
+from nova.files import write_safely
+from nova.model.reading import recall
 from nova.spark.sources.clock import MOST_ROWS, Clock
 
 if TYPE_CHECKING:
@@ -30,6 +32,10 @@ GROUP = 8192
 MOMENT = pa.timestamp("us", tz="UTC")
 
 
+Group = tuple[str, int, int, int]
+"""File and number of a row group, with its earliest and latest event time (µs)."""
+
+
 @dataclass(frozen=True)
 class Archive:
     """A prepared archive: its folder and the time it spans (µs)."""
@@ -37,6 +43,15 @@ class Archive:
     folder: Path
     first_us: int
     last_us: int
+
+    def groups(self) -> list[Group]:
+        """Its row groups."""
+        return groups_of(self.folder)
+
+
+def groups_of(folder: Path) -> list[Group]:
+    """The row groups of a prepared archive."""
+    return recall(folder / "index.json", list[Group])
 
 
 def prepared(folder: Path) -> bool:
@@ -51,15 +66,15 @@ def prepare(frame: DataFrame, folder: Path) -> Archive:
         frame.sort("time").write.mode("overwrite").option("parquet.block.row.count.limit", GROUP).parquet(
             str(folder / "tuples")
         )
-        groups = []
+        groups: list[Group] = []
         for file in sorted((folder / "tuples").glob("*.parquet")):
             opened = pq.ParquetFile(file)
             for group in range(opened.num_row_groups):
                 times = opened.read_row_group(group, ["time"])["time"].cast(MOMENT).cast(pa.int64())
                 if len(times):
-                    groups.append([file.name, group, pc.min(times).as_py(), pc.max(times).as_py()])
-        index.write_text(json.dumps(groups))
-    groups = json.loads(index.read_text())
+                    groups.append((file.name, group, pc.min(times).as_py(), pc.max(times).as_py()))
+        write_safely(index, json.dumps(groups))
+    groups = groups_of(folder)
     return Archive(folder, min((g[2] for g in groups), default=0), max((g[3] for g in groups), default=0))
 
 
@@ -100,7 +115,7 @@ class ReplayReader(DataSourceStreamReader):
         self.names = list(names)
         self.origin_us, self.last_us = int(given["origin_us"]), int(given["last_us"])
         self.clock = Clock(**given["clock"])
-        self.groups: list[tuple[str, int, int, int]] = json.loads((self.folder / "index.json").read_text())
+        self.groups = groups_of(self.folder)
         self.begun = False
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802

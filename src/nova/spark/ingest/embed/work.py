@@ -16,6 +16,7 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,19 @@ import pyarrow as pa
 from nova.files import appearing
 from nova.model.errors import Fault, InvalidInput
 from nova.model.problem import Floats
+from nova.model.reading import noted, read_bytes, recall
 
 IDS = "ids.arrow"
 KEPT = 2
 """States kept: the newest, and one before it in case the newest is damaged."""
+
+
+@dataclass(frozen=True)
+class _Marker:
+    """What is being computed in a folder, and whether its ids, cells and sample are complete."""
+
+    task: dict[str, Any]
+    prepared: bool
 
 
 @dataclass(frozen=True)
@@ -40,9 +50,9 @@ class Work:
         """Take the folder for `task` (plain values). True where an earlier run of the same task prepared it already."""
         marker = self.folder / "run.json"
         if marker.exists():
-            found = json.loads(marker.read_text())
-            if found["task"] == task:
-                return bool(found["prepared"])
+            found = recall(marker, _Marker, "an embedding")
+            if found.task == task:
+                return found.prepared
             raise InvalidInput(
                 [
                     Fault(
@@ -95,7 +105,7 @@ class Work:
         for path in sorted(self.folder.glob("state-*.npy"), reverse=True):
             try:
                 state: Floats = np.load(path)
-            except (ValueError, EOFError, OSError):
+            except (ValueError, EOFError, OSError, SyntaxError, TokenError):  # of its head, which is Python's
                 continue  # damaged, say by a full disk: the one before it is as good, only older
             return int(path.stem.removeprefix("state-")), state
         return None
@@ -109,8 +119,9 @@ class Work:
     def logged(self, epoch: int) -> list[dict[str, Any]]:
         """Convergence of the epochs before `epoch`."""
         path = self.folder / "convergence.jsonl"
-        entries = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        return [entry for entry in entries if entry["epoch"] <= epoch]
+        lines = read_bytes(path, "an embedding").splitlines() if path.exists() else []
+        entries = [noted(line, dict[str, Any], str(path), "an embedding") for line in lines]
+        return [entry for entry in entries if isinstance(entry.get("epoch"), int) and entry["epoch"] <= epoch]
 
     def remove(self) -> None:
         """Forget the run."""

@@ -37,6 +37,7 @@ from nova.costspace.table import axes, write_coordinates
 from nova.files import appearing
 from nova.model.errors import NovaError
 from nova.model.options import Options
+from nova.model.reading import read_parquet, recall
 from nova.model.space import CostSpace
 from nova.spark.ingest.embed.engine import embed_table
 from nova.spark.ingest.embed.newcomers import place_nodes
@@ -62,6 +63,14 @@ PASSES = 2
 _FILES = "path string, modificationTime timestamp, length long, content binary"
 _RTTS = "a string, b string, bucket timestamp, rtt_ms double, placed_ms double"
 """`placed_ms`: RTT when one of the two was last placed, null before; changes add up until then."""
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What is needed of a finished batch."""
+
+    events_bytes: int
+    """Length of the log of events behind it."""
 
 
 @dataclass(frozen=True)
@@ -277,7 +286,7 @@ class Follower:
         options = self.following.options
         current = self._read(state / "rtt", _RTTS).select(f.col("a").alias("from"), f.col("b").alias("to"), "rtt_ms")
         if (before / "coordinates.parquet").exists():
-            table = pq.read_table(before / "coordinates.parquet")
+            table = read_parquet(before / "coordinates.parquet", "coordinates")
             if len(who):
                 table = self._replaced(table, current, who)
             placed = who
@@ -364,7 +373,7 @@ class Follower:
         """Append the events to the log behind those of the batch before; what an unfinished batch wrote is cut off.
         Returns the length of the log in bytes."""
         log = self.folder / "events.jsonl"
-        start = json.loads((before / "done.json").read_text())["events_bytes"] if before.exists() else 0
+        start = recall(before / "done.json", _Done, "a batch").events_bytes if before.exists() else 0
         with log.open("r+b" if log.exists() else "w+b") as file:
             file.truncate(start)
             file.seek(start)
