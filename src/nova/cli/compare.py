@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import math
+import textwrap
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from nova.cli.opening import SCENARIO
-from nova.cli.output import JSON, emit_json, progress, table, warn
+from nova.cli.output import JSON, console, emit_json, progress, table, warn
+
+if TYPE_CHECKING:
+    from nova.evaluation.approaches import Row
 
 app = typer.Typer()
 
@@ -41,7 +44,8 @@ def command(
     """
     from nova.draw.comparison import check_ending, draw
     from nova.evaluation.approaches import COMPARED, check_names
-    from nova.evaluation.compare import compare
+    from nova.evaluation.compare import compare, ranked, told
+    from nova.evaluation.words import latency
     from nova.scenario import load
 
     names = check_names([name.strip() for name in approaches.split(",")]) if approaches else list(COMPARED)
@@ -65,38 +69,39 @@ def command(
     if as_json:
         emit_json({"scenario": str(scenario), "seed": loaded.options.seed, "simulated_s": duration, "approaches": rows})
         return
-    told = "simulated" if duration > 0 else "felt"
+    best_first = ranked(rows)
+    source = told(rows)
     how = f"{duration:g} s simulated" if duration > 0 else "predicted"
     table(
-        f"How long until a result is at the sink, ms ({how})",
+        f"How long until a result is at the sink, ms ({how}), best first",
         ["approach", "mean", "median", "90 %", "99 %", "network", "service", "waiting"],
         [
             [
-                row["approach"],
-                *(_ms(row[f"{told}_{name}_ms"]) for name in ("mean", "p50", "p90", "p99")),
-                *(_ms(row[f"simulated_{name}_ms" if duration > 0 else f"{name}_ms"]) for name in PARTS),
+                _name(row),
+                *(latency(row[f"{source}_{name}_ms"]) for name in ("mean", "p50", "p90", "p99")),
+                *(latency(row[f"simulated_{name}_ms" if duration > 0 else f"{name}_ms"]) for name in PARTS),
             ]
-            for row in rows
+            for row in best_first
         ],
     )
     table(
         "What was predicted, ms, and what each plan does to the nodes",
-        ["approach", "mean", "99 %", "over %", "parts", "tuples/s", "gap %", "seconds"],
+        ["approach", "mean", "99 %", "over %", "parts", "tuples/s", "gap %", "plan, ms"],
         [
             [
-                row["approach"],
-                _ms(row["felt_mean_ms"]),
-                _ms(row["felt_p99_ms"]),
+                _name(row),
+                latency(row["felt_mean_ms"]),
+                latency(row["felt_p99_ms"]),
                 round(row["overloaded_percent"]),
                 row["replicas"],
                 round(row["tuples_in"]),
-                None if row["overloaded"] else 100 * row["gap"],
-                row["seconds"],
+                None if row["overloaded"] or row["forbidden"] else 100 * row["gap"],
+                1000 * row["seconds"],
             ]
-            for row in rows
+            for row in best_first
         ],
     )
-    typer.echo(verdict(rows, told))
+    typer.echo(explained(best_first))
     if output is not None:
         typer.echo(f"wrote {output}")
 
@@ -105,32 +110,28 @@ PARTS = ("network", "service", "waiting")
 """What the mean is made of."""
 
 
-def verdict(rows: list[dict[str, Any]], told: str) -> str:
-    """How to read the tables, and who is first."""
-    from nova.evaluation.approaches import label
+def _name(row: Row) -> str:
+    """The approach for a cell, marked where nobody could run its plan."""
+    from nova.evaluation.compare import usable
 
-    lines = [
+    return f"{row['approach']}{'' if usable(row) else ' !'}"
+
+
+def explained(rows: list[Row]) -> str:
+    """Who is first, what the marked ones would do, where each approach runs joins, and what the columns say."""
+    from nova.evaluation.approaches import look
+    from nova.evaluation.compare import hindrance, verdict
+
+    lines = [verdict(rows)]
+    hindered = [why for row in rows if (why := hindrance(row))]
+    if hindered:
+        lines.append(f"! cannot be run: {'; '.join(hindered)}.")
+    lines.append(
+        "Where each runs the joins: " + "; ".join(f"{r['approach']}: {look(r['approach']).rule}" for r in rows)
+    )
+    lines.append(
         "A result counts from the later of its two events; the mean is the sum of network, service and waiting. "
         "Waiting is time in line at the host: it grows without end (never) where a host gets all it can take. "
-        "over %: hosts that get more than they can take. gap %: cost over what is proven impossible to beat.",
-    ]
-    usable = [row for row in rows if row["overloaded"] == 0 and math.isfinite(row[f"{told}_p99_ms"])]
-    if len(usable) > 1:
-        first = min(usable, key=lambda row: float(row[f"{told}_p99_ms"]))
-        quick = min(usable, key=lambda row: float(row[f"{told}_mean_ms"]))
-        mean, late = f"{quick[f'{told}_mean_ms']:,.0f}", f"{first[f'{told}_p99_ms']:,.0f}"
-        link = " and" if first is quick else f", {label(first['approach'])}"
-        lines.append(
-            f"Of the plans that overload nobody, {label(quick['approach'])} has the lowest mean ({mean} ms){link} the "
-            f"lowest 99th percentile ({late} ms)."
-        )
-    return "\n".join(lines)
-
-
-def _ms(value: float) -> int | str | None:
-    """A latency for a cell; seconds where it is long, nothing of a queue that never settles."""
-    if math.isnan(value):
-        return None
-    if math.isinf(value):
-        return "never"
-    return round(value) if value < 10_000 else f"{value / 1000:,.0f} s"
+        "over %: hosts that get more than they can take. gap %: cost over what is proven impossible to beat."
+    )
+    return "\n".join(textwrap.fill(line, min(console.width, 120), break_on_hyphens=False) for line in lines)

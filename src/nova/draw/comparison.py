@@ -11,6 +11,7 @@ import numpy as np
 from nova.draw.figures import canvas, svg
 from nova.draw.page import Figure, Grid, cell, number, standalone
 from nova.evaluation.approaches import Row, label, look
+from nova.evaluation.compare import hindrance, ranked, told, usable, verdict
 from nova.model.errors import Fault, InvalidInput
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 ENDINGS = (".html", ".png")
+PALE = 0.35
+"""Opacity of the bars of plans that nobody could run."""
 
 
 def check_ending(file: Path) -> None:
@@ -30,8 +33,9 @@ def draw(rows: Sequence[Row], file: Path, title: str) -> Path:
     """Write the picture; a page holds the table as well."""
     check_ending(file)
     file.parent.mkdir(parents=True, exist_ok=True)
+    rows = ranked(rows)
     panels = _panels(rows)
-    with canvas(len(panels), width=3.1 * len(panels) + 1.2, height=0.36 * len(rows) + 1.1) as (figure, axes):
+    with canvas(len(panels), width=2.2 * len(panels) + 1.8, height=0.36 * len(rows) + 1.1) as (figure, axes):
         for panel, (name, heading, log) in zip(axes, panels, strict=True):
             _bars(panel, rows, name, heading, log)
         for panel in axes[1:]:
@@ -45,11 +49,11 @@ def draw(rows: Sequence[Row], file: Path, title: str) -> Path:
 
 
 def _panels(rows: Sequence[Row]) -> list[tuple[str, str, bool]]:
-    told, how = ("simulated", "simulated") if "simulated_p99_ms" in rows[0] else ("felt", "predicted")
+    source = told(rows)
     return [
-        (f"{told}_mean_ms", f"event to sink, mean, ms ({how})", True),
-        (f"{told}_p99_ms", f"event to sink, 99 % within, ms ({how})", True),
-        ("latency_mean_ms", "of it the network, ms", False),
+        (f"{source}_mean_ms", "event to sink, mean, ms", True),
+        (f"{source}_p99_ms", "99 % within, ms", True),
+        ("latency_mean_ms", "the way alone, ms", False),
         ("overloaded_percent", "overloaded hosts, %", False),
     ]
 
@@ -57,7 +61,11 @@ def _panels(rows: Sequence[Row]) -> list[tuple[str, str, bool]]:
 def _bars(axes: Axes, rows: Sequence[Row], name: str, heading: str, log: bool) -> None:
     values = np.array([row.get(name, np.nan) for row in rows], dtype=float)
     at = np.arange(len(rows))[::-1]
-    axes.barh(at, np.where(np.isfinite(values), values, 0.0), 0.68, color=[look(r["approach"]).colour for r in rows])
+    bars = axes.barh(
+        at, np.where(np.isfinite(values), values, 0.0), 0.68, color=[look(r["approach"]).colour for r in rows]
+    )
+    for bar, row in zip(bars, rows, strict=True):
+        bar.set_alpha(1.0 if usable(row) else PALE)
     if log and (values > 0).any():
         axes.set_xscale("log")
         axes.set_xlim(left=max(0.1, float(np.nanmin(values[values > 0])) / 3))
@@ -85,10 +93,18 @@ def _page(rows: Sequence[Row], figure: Drawing, title: str) -> str:
         ["figure", *(label(row["approach"]) for row in rows)],
         [[name.replace("_", " "), *(_shown(row.get(name)) for row in rows)] for name in columns],
     )
+    how = "simulated" if told(rows) == "simulated" else "predicted"
     drawing = Figure(
-        svg(figure), "How long until results are at the sink, the network's part of it, and overloaded hosts."
+        svg(figure),
+        f"How long until results are at the sink ({how}), the way through the network alone, and overloaded hosts. "
+        "Pale: plans that cannot be run.",
     )
-    return standalone(f"Approaches on {title}", [drawing, grid])
+    approaches = Grid(
+        "The approaches, best first: those that can be run, then the others, by the mean.",
+        ["approach", "where it runs the joins", "what hinders it"],
+        [[label(row["approach"]), look(row["approach"]).rule, hindrance(row) or "nothing"] for row in rows],
+    )
+    return standalone(f"Approaches on {title}", [verdict(rows), drawing, approaches, grid])
 
 
 def _shown(value: object) -> object:

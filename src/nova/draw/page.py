@@ -37,7 +37,7 @@ table { border-collapse: collapse; width: 100%; font: .8rem/1.35 system-ui, 'Dej
         font-variant-numeric: tabular-nums; }
 th { text-align: left; border-bottom: 1.5px solid var(--ink); padding: .3rem .45rem; vertical-align: bottom; }
 td { border-bottom: 1px solid var(--line); padding: .26rem .45rem; }
-.n { text-align: right; } td { white-space: nowrap; }
+.n { text-align: right; white-space: nowrap; }
 tr.ours td { background: #eef6fa; }
 .note { color: var(--soft); font-size: .9rem; }
 code { font: .88em ui-monospace, 'DejaVu Sans Mono', monospace; background: var(--wash); padding: 0 .2em; }

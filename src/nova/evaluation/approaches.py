@@ -33,24 +33,28 @@ class Look:
     colour: str
     marker: str = "o"
     ours: bool = False
+    rule: str = ""
+    """Where it runs joins, in a few words; none for what is no approach."""
 
 
 LOOKS: dict[str, Look] = {
-    "nova": Look("Nova", "#0b6e99", "o", True),
-    "nova-window": Look("Nova, window slices", "#0b6e99", "o", True),
-    "nova-grid": Look("Nova, grid", "#56b4e9", "s", True),
-    "nova-paper": Look("Nova, paper's settings", "#7b4fa3", "D", True),
+    "nova": Look("Nova", "#0b6e99", "o", True, rule="near sources and sink, split where no host has the room"),
+    "nova-window": Look("Nova, window slices", "#0b6e99", "o", True, rule="as Nova, split by whole windows"),
+    "nova-grid": Look("Nova, grid", "#56b4e9", "s", True, rule="as Nova, split into grids of parts"),
+    "nova-paper": Look(
+        "Nova, paper's settings", "#7b4fa3", "D", True, rule="as Nova with the paper's settings: way without waiting"
+    ),
     "nova-inf": Look("Nova, no capacity limits", "#009e73", "v", True),
     "nova-replanned": Look("Nova, replanned", "#56b4e9", "s", True),
     "nova-measured": Look("Nova, measurements known", "#56b4e9", "s", True),
-    "sink": Look("Sink-based", "#5b6675", "x"),
-    "source": Look("Source-based", "#e69f00", "^"),
-    "top-c": Look("Top-c", "#cc79a7", "P"),
-    "top-c-largest": Look("Top-c, largest first", "#a05080", "p"),
-    "tree": Look("Tree", "#8c564b", "<"),
-    "cl-sf": Look("Cl-SF", "#d55e00", ">"),
-    "cl-tree-sf": Look("Cl-Tree-SF", "#b8a100", "h"),
-    "optimum": Look("Optimum", "#000000", "*"),
+    "sink": Look("Sink-based", "#5b6675", "x", rule="all at the sink"),
+    "source": Look("Source-based", "#e69f00", "^", rule="where the larger input is born"),
+    "top-c": Look("Top-c", "#cc79a7", "P", rule="where most capacity is left"),
+    "top-c-largest": Look("Top-c, largest first", "#a05080", "p", rule="the same, the largest join first"),
+    "tree": Look("Tree", "#8c564b", "<", rule="where routes meet on a spanning tree"),
+    "cl-sf": Look("Cl-SF", "#d55e00", ">", rule="at the head of the sources' cluster, else at the sink"),
+    "cl-tree-sf": Look("Cl-Tree-SF", "#b8a100", "h", rule="where routes between cluster heads meet"),
+    "optimum": Look("Optimum", "#000000", "*", rule="by a solver, in whole windows"),
     "estimated": Look("estimated", "#a9c8d6"),
     "measured": Look("measured", "#0b6e99"),
 }

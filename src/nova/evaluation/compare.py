@@ -9,7 +9,7 @@ import numpy as np
 
 from nova.baselines import charge
 from nova.baselines.placement import Placement
-from nova.evaluation.approaches import Row, embedded, reach, run, warm_up
+from nova.evaluation.approaches import Row, embedded, label, reach, run, warm_up
 from nova.evaluation.bounds import bound
 from nova.evaluation.metrics import Measured, evaluate, source_latency
 from nova.evaluation.prediction import predict
@@ -105,6 +105,7 @@ def measure(
         "slowest_p90_ms": figures.slowest_p90_ms,
         "overloaded": figures.overloaded,
         "overloaded_percent": figures.overloaded_percent,
+        "forbidden": len(np.unique(plan.replicas.node[~problem.nodes.hosts[plan.replicas.node]])),
         "overloaded_percent_scripts": charge.overloaded_percent(problem, charge.arrivals(problem, placement)),
         "utilisation_max": figures.utilisation_max,
         "hosts": figures.hosts,
@@ -130,6 +131,50 @@ def measure(
         "simulated_results_per_s": simulated.results_per_s,
     }
     return Compared(row, placement, simulated)
+
+
+def told(rows: Sequence[Row]) -> str:
+    """Where rows have their latencies from: "simulated", or "felt" where nothing was simulated."""
+    return "simulated" if "simulated_p99_ms" in rows[0] else "felt"
+
+
+def usable(row: Row) -> bool:
+    """Whether somebody could run this: no node gets more than it can take, none gets joins that takes none, and what
+    waits does not grow."""
+    late: float = row[f"{told([row])}_p99_ms"]
+    return not row["overloaded"] and not row["forbidden"] and bool(np.isfinite(late))
+
+
+def ranked(rows: Sequence[Row]) -> list[Row]:
+    """The usable ones first, and the soonest results first among either."""
+    return sorted(
+        rows, key=lambda row: (not usable(row), float(np.nan_to_num(row[f"{told([row])}_mean_ms"], nan=np.inf)))
+    )
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    """Who is first of those that can be run."""
+    fit = [row for row in rows if usable(row)]
+    if not fit:
+        return "None of these plans can be run as it is."
+    source = told(rows)
+    quick, late = (min(fit, key=lambda row: float(row[f"{source}_{name}_ms"])) for name in ("mean", "p99"))
+    link = " and" if late is quick else f", {label(late['approach'])}"
+    return (
+        f"Of the {len(fit)} plans that can be run, {label(quick['approach'])} has the lowest mean "
+        f"({quick[f'{source}_mean_ms']:,.0f} ms){link} the lowest 99th percentile ({late[f'{source}_p99_ms']:,.0f} ms)."
+    )
+
+
+def hindrance(row: Row) -> str | None:
+    """Why nobody could run an approach's plan; None where one could."""
+    if usable(row):
+        return None
+    if row["forbidden"]:
+        return f"{row['approach']} puts joins where none may run (hosts: false)"
+    if row["overloaded"]:
+        return f"{row['approach']} overloads {row['overloaded']} of {row['hosts']} hosts"
+    return f"{row['approach']} has hosts whose queues never settle"
 
 
 def _measured(problem: Problem, space: CostSpace) -> Measured | None:

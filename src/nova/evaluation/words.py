@@ -12,3 +12,13 @@ def rate(tuples: float) -> str:
     if abs(tuples) < 1e-6:
         return "0"
     return f"{tuples:,.4g}" if abs(tuples) < 10_000 else f"{tuples:,.0f}"
+
+
+def latency(ms: float) -> int | str | None:
+    """A latency in whole ms for a cell; in seconds where it is long, `never` for a queue that never settles, nothing
+    for NaN."""
+    if math.isnan(ms):
+        return None
+    if math.isinf(ms):
+        return "never"
+    return round(ms) if ms < 10_000 else f"{ms / 1000:,.0f} s"

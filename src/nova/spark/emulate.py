@@ -270,12 +270,10 @@ class Epochs:
 class Emulation:
     """The emulated hosts of a run; takes in batches of its queries in any order, from any thread."""
 
-    def __init__(
-        self, problem: Problem, plan: Callable[[str], Plan], retain_s: float, distances: Distances | None = None
-    ) -> None:
+    def __init__(self, problem: Problem, plan: Callable[[str], Plan], retain_s: float) -> None:
         """`plan` reads a plan by its name in the run; results are followed for `retain_s` after their tuples."""
         self.problem, self.retain_s = problem, retain_s
-        self._plan, self._distances = plan, distances
+        self._plan = plan
         with np.errstate(divide="ignore"):
             self.queues = Queues(1.0 / node_limit(problem))
         self.emitted = 0
@@ -322,7 +320,7 @@ class Emulation:
         if (query, name) not in self._networks:
             plan = self._plan(name)
             first = sum(len(known.node) for known in self._networks.values())
-            self._networks[query, name] = Network.of(self.problem, plan, query, self._distances or plan.space, first)
+            self._networks[query, name] = Network.of(self.problem, plan, query, plan.space, first)
         return self._networks[query, name]
 
     def _send(self, query: int, part: Arrived, epochs: Epochs) -> None:
@@ -451,7 +449,7 @@ class Emulation:
     def compared(self, plan: Plan) -> dict[str, Any]:
         """The figures beside those that the simulation predicts for `plan`."""
         emulated = self.report()
-        predicted = predict(self.problem, plan, self.seconds(), self._distances)
+        predicted = predict(self.problem, plan, self.seconds())
         return {**emulated, "predicted": predicted, "compared": compared(emulated, predicted)}
 
     def report(self) -> dict[str, Any]:
@@ -513,11 +511,11 @@ def _look_up(known: Hashes, done: Floats, wanted: Hashes) -> tuple[np.ndarray, F
     return found, np.where(found, done[at], np.nan)
 
 
-def predict(problem: Problem, plan: Plan, seconds: float, distances: Distances | None = None) -> dict[str, Any]:
+def predict(problem: Problem, plan: Plan, seconds: float) -> dict[str, Any]:
     """What the simulation says of as many seconds of the plan, with evenly spaced tuples. Long runs are cut short."""
     per_s = float(problem.sources.rate.sum())
     shortened = min(seconds, MOST_SIMULATED / per_s) if per_s > 0 else seconds
-    told = simulate(problem, plan, max(shortened, 1e-3), arrivals="regular", distances=distances)
+    told = simulate(problem, plan, max(shortened, 1e-3), arrivals="regular")
     ids = problem.nodes.ids
     used = np.flatnonzero(told.node_arrived)
     return told.summary() | {

@@ -167,4 +167,4 @@ def generated(folder: Path, seconds: float, rate: float, seed: int) -> tuple[Pat
         }
         for number, stream in enumerate((LEFT, RIGHT))
     }
-    return write(folder, REGIONS, sensors, inputs, "1s", seed), sensors
+    return write(folder, REGIONS, sensors, inputs, "500ms", seed), sensors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,14 @@ from nova.draw import draw
 from nova.draw.figures import Line, canvas, draw_lines, legend_below, svg
 from nova.draw.html import page as draw_page
 from nova.draw.page import Figure, Frame, Grid, standalone
-from nova.evaluation.approaches import label
-from nova.evaluation.compare import Compared, compare
+from nova.evaluation.approaches import Row, label, look
+from nova.evaluation.compare import Compared, compare, ranked, verdict
+from nova.evaluation.words import latency
 from nova.model.plan import Plan
+from nova.model.problem import Problem
 from nova.scenario import load
-from nova.spark.emulate import Emulation
 from nova.spark.job.run import Run, Settings
+from nova.spark.realtime.run import RealtimeRun, why_not
 from nova_lab.showcase.anomalies import STRANGE, Anomaly, Climate, climate, find
 from nova_lab.showcase.place import LEFT, Sensor
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 APPROACHES = ("nova", *(name for name in BASELINES if name != "optimum"))
 LATENESS_MS = 5000
+SIMULATED_S = 20.0
+"""Seconds of the streams that every approach's hosts are simulated for."""
 NOTABLE = 1.5
 """Scores from which on windows are worth a look where there is no anomaly."""
 
@@ -52,16 +56,12 @@ def show(
     """Plan, run, find anomalies, compare; writes `plan.html`, `plan.png` and `index.html`, and returns the figures."""
     step("planning")
     scenario = load(case.scenario)
-    done = {one.row["approach"]: one for one in compare(scenario.problem, APPROACHES, scenario.options)}
-    plan = done["nova"].placement.plan
+    compared = compare(scenario.problem, APPROACHES, scenario.options, simulated_s=SIMULATED_S, report=step)
+    plan = next(one.placement.plan for one in compared if one.row["approach"] == "nova")
     step("running on Spark")
-    settings = Settings(case.out / "run", until_end=True, speed=case.speed, lateness_ms=LATENESS_MS, emulate=True)
-    run = Run(spark, scenario, plan, settings)
-    run.rivals = {
-        name: Emulation(scenario.problem, _constant(one.placement.plan), 0.0, one.placement.distances)
-        for name, one in done.items()
-        if name != "nova"
-    }
+    settings = Settings(case.out / "run", until_end=True, speed=case.speed, lateness_ms=LATENESS_MS)
+    on_cluster = why_not(scenario, settings, spark.sparkContext.master) is not None
+    run = (Run if on_cluster else RealtimeRun)(spark, scenario, plan, settings)
     run.start()
     run.wait(observe)
     report = run.report()
@@ -70,72 +70,57 @@ def show(
     seen = climate(run.folder.results, region_of)
     window_us = round(scenario.problem.queries[0].window_ms * 1000)
     anomalies, strangest = find(seen, window_us), find(seen, window_us, NOTABLE)[:5]
-    rows = [placement(name, one, run) for name, one in done.items()]
     step("drawing")
     draw(scenario.problem, plan, case.out / "plan.html")
     picture = draw(scenario.problem, plan, case.out / "plan.png")
-    page(case, plan, seen, anomalies or strangest, rows, run)
+    page(case, plan, seen, anomalies or strangest, compared, report, run.problem)
     return {
         "scenario": str(case.scenario),
         "page": str(case.out / "index.html"),
         "picture": str(picture),
         "anomalies": [anomaly.told() for anomaly in anomalies],
         "strangest": [anomaly.told() for anomaly in strangest],
-        "placements": rows,
+        "placements": [one.row for one in compared],
         "run": report,
     }
 
 
-def _constant(plan: Plan) -> Callable[[str], Plan]:
-    return lambda _: plan
-
-
-def placement(name: str, one: Compared, run: Run) -> dict[str, Any]:
-    """What one approach's placement costs and what the emulated hosts make of it."""
-    emulation = run.emulation if name == "nova" else run.rivals[name]
-    assert emulation is not None
-    told = emulation.report()
-    latency = told["latency_ms"]["tuple"] or {}
-    return {
-        "approach": name,
-        "latency_mean_ms": one.row["latency_mean_ms"],
-        "latency_p90_ms": one.row["latency_p90_ms"],
-        "cost_eq1_ms": one.row["cost_eq1_ms"],
-        "overloaded": one.row["overloaded"],
-        "hosts": one.row["hosts"],
-        "emulated_p50_ms": latency.get("p50"),
-        "emulated_p99_ms": latency.get("p99"),
-        "served_per_s": told["throughput"]["tuples_per_s"],
-        "backlog": told["tuples"]["backlog"],
-    }
-
-
 COLUMNS = {
-    "approach": "approach",
-    "latency_mean_ms": "network latency, mean, ms",
-    "latency_p90_ms": "90 % within, ms",
-    "cost_eq1_ms": "cost (Eq. 1), ms",
-    "overloaded": "overloaded nodes",
-    "hosts": "hosts",
-    "emulated_p50_ms": "event to sink, half within, ms",
-    "emulated_p99_ms": "99 % within, ms",
-    "served_per_s": "served, tuples/s",
-    "backlog": "backlog, tuples",
+    "simulated_p50_ms": "median",
+    "simulated_p99_ms": "99 %",
+    "simulated_network_ms": "network",
+    "simulated_waiting_ms": "waiting",
+    "overloaded": "over",
+    "simulated_results_per_s": "results/s",
 }
 """Figures of a placement and their headings."""
 
 
+def beside(compared: Sequence[Row]) -> list[list[Any]]:
+    """Rows of the comparison, best first: label, then `COLUMNS` as people read them."""
+    return [
+        [label(row["approach"]), *((latency if name.endswith("_ms") else round)(row[name]) for name in COLUMNS)]
+        for row in ranked(compared)
+    ]
+
+
 def page(
-    case: Case, plan: Plan, seen: Climate, anomalies: Sequence[Anomaly], rows: Sequence[dict[str, Any]], run: Run
+    case: Case,
+    plan: Plan,
+    seen: Climate,
+    anomalies: Sequence[Anomaly],
+    compared: Sequence[Compared],
+    report: Mapping[str, Any],
+    problem: Problem,
 ) -> Path:
     """The page about the run."""
-    problem = run.problem
+    rows = [one.row for one in compared]
     content: list[Figure | Frame | Grid | str] = [
         f"Sensors in {len(seen.regions)} regions send pressure and humidity. A query joins both by region and window "
         f"of {problem.queries[0].window_ms / 1000:g} s, and its results tell when one region's weather goes its own "
         f"way. The {len(problem.sources)} sensors hang on small machines, {len(problem.nodes)} nodes in all; no "
-        "single one could join everything. Nova has decided which machine runs which share of which join, and Spark "
-        "has run it.",
+        "single one near them could join everything. Nova has decided which machine runs which share of which join, "
+        f"and Spark has run it: {spoken(report)}",
         Grid(
             "Windows in which a region's pressure and humidity both left what the other regions saw at that time, the "
             f"strangest first. From a score of {STRANGE:g} robust standard deviations on they are anomalies.",
@@ -151,28 +136,40 @@ def page(
             "Where Nova runs the joins: point at a node or an arrow for more, click a node to see what it has to do "
             "with, drag and zoom. Alone it is `plan.html`, beside this page.",
         ),
-        "How good is that placement? The very tuples of this run also went, in emulation, through hosts of these "
-        "capacities under the placements of the usual ways. *Network latency* is the way from sensors over the host to "
-        "the sink; it is short where everything goes straight to the sink, and says nothing about whether the host "
-        "keeps up. *Event to sink* is what one feels: network, service and waiting. An approach with *overloaded* "
-        "nodes falls ever further behind, so its times only say how long this run was: look at *served* and *backlog* "
-        "first.",
+        "How good is that placement? On this machine Spark plays all hosts, so the network between them and their "
+        f"small processors are simulated: {SIMULATED_S:g} s of the same streams, tuple by tuple, through hosts of "
+        "these capacities, under Nova's plan and under those of the usual ways. What counts is how long after its "
+        "events a result is at the sink: the way through the *network*, and *waiting* in line at the host. The way "
+        "alone is shortest where everything goes straight to the sink, but a sink that gets more than it can take "
+        "falls ever further behind: its times only say how long was simulated. " + verdict(rows),
         Grid(
-            "Nova beside the baselines: what each placement costs, and what hosts of these capacities make of the "
-            "very tuples of this run (event to sink, per tuple; backlog at the end, in tuples).",
-            list(COLUMNS.values()),
-            [[label(row["approach"]), *list(row.values())[1:]] for row in rows],
-            ours=[0],
+            "Nova beside the usual ways, best first, in ms: time from event to sink of half of the results and of "
+            "99 %, its mean parts in the network and waiting; nodes that get more than they can take (over); "
+            "results at the sink.",
+            ["approach", "where it runs the joins", *COLUMNS.values()],
+            [
+                [named, look(row["approach"]).rule, *figures]
+                for row, (named, *figures) in zip(ranked(rows), beside(rows), strict=True)
+            ],
+            ours=[number for number, row in enumerate(ranked(rows)) if row["approach"] == "nova"],
         ),
         Figure(
-            _backlogs(run),
-            "Tuples that wait at emulated hosts. Where a line climbs, a host gets more than it can "
-            "process, and results come ever later.",
+            _backlogs(compared),
+            "Tuples that wait at hosts. Where a line climbs, a host gets more than it can process, and results come "
+            "ever later.",
         ),
     ]
     file = case.out / "index.html"
     file.write_text(standalone(case.title, content), encoding="utf-8")
     return file
+
+
+def spoken(report: Mapping[str, Any]) -> str:
+    """What the run on Spark did, in a sentence."""
+    took = report["latency_ms"] or {}
+    latency = f", half of them within {took['p50']:,.0f} ms of their events and 99 % within {took['p99']:,.0f} ms"
+    how = "in real time" if report["mode"] == "realtime" else "in batches"
+    return f"{report['tuples']:,} readings, {report['results']:,} results, {how}{latency if took else ''}."
 
 
 def _weather(seen: Climate, anomalies: Sequence[Anomaly]) -> str:
@@ -201,14 +198,14 @@ def _weather(seen: Climate, anomalies: Sequence[Anomaly]) -> str:
         return svg(figure)
 
 
-def _backlogs(run: Run) -> str:
-    assert run.emulation is not None
+def _backlogs(compared: Sequence[Compared]) -> str:
     lines = []
-    for name, emulation in {"nova": run.emulation, **run.rivals}.items():
-        x, y = zip(*emulation.course, strict=True) if emulation.course else ((), ())
-        lines.append(Line(name, list(x), list(y), plain=True))
+    for one in compared:
+        assert one.simulation is not None
+        course = one.simulation.timeline
+        lines.append(Line(one.row["approach"], course.end_s.tolist(), course.backlog.tolist(), plain=True))
     with canvas(width=8.6, height=3.4) as (figure, axes):
-        draw_lines(axes[0], lines, "seconds of the stream", "tuples that wait")
+        draw_lines(axes[0], lines, "seconds", "tuples that wait")
         axes[0].set_yscale("symlog", linthresh=10)
         axes[0].set_ylim(bottom=0)
         legend_below(figure, axes, columns=4)

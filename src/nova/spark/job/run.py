@@ -162,8 +162,6 @@ class Run:
             raise InvalidInput("--emulate follows joins of two streams")
         if settings.watch is not None and made:
             raise InvalidInput("--watch follows joins of two streams: hand plans to the run, as `nova events` says")
-        self.rivals: dict[str, Emulation] = {}
-        """Other plans that get the same tuples, in emulation only."""
         longest_s = max(query.window_ms for query in scenario.problem.queries) / 1000
         self.emulation = (
             None
@@ -248,8 +246,6 @@ class Run:
             meter.batch(batch, tally, done_s)
             if self.emulation is not None:
                 self.emulation.batch(number, tally, Epochs.of(job.schedule.entries()))
-                for rival in self.rivals.values():
-                    rival.batch(number, Tally(arrived=tally.arrived), Epochs.of(job.schedule.entries()[:1]))
 
         s = self.settings
         sink = open_sink(s.format, s.target, s.options, flow, self.folder.path)
@@ -377,8 +373,8 @@ class Run:
             for report in one.query.recentProgress:  # the listener may lag behind
                 one.note(json.loads(report.json))
         self.spark.streams.removeListener(self._listener)
-        for emulation in [*([self.emulation] if self.emulation else []), *self.rivals.values()]:
-            emulation.finish()
+        if self.emulation is not None:
+            self.emulation.finish()
         self.folder.unlock()
 
     def report(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,7 +75,8 @@ def open_streams(
     spark: SparkSession, feeds: Mapping[str, Given], folder: RunFolder, speed: float | None
 ) -> dict[str, Stream]:
     """The inputs of streams. `folder` keeps what they need to remember."""
-    beginning, now_ms = folder.beginning(), int(time.time() * 1000)
+    beginning = folder.beginning()
+    live_ms = cache(lambda: int(time.time() * 1000))  # when the first feed opens: by then all that it feeds is at work
     streams: dict[str, Stream] = {}
     replays: dict[str, tuple[DataFrame, replay.Archive, float]] = {}
     notes = folder.path / "feeds"
@@ -88,7 +89,7 @@ def open_streams(
         at = replay_speed(given, speed, feed.place)
         if given.format == "generator":
             clock = Clock(speed or 1.0, beginning)
-            streams[name] = _generated(spark, feed, clock, now_ms, notes / f"{len(streams)}.json")
+            streams[name] = _generated(spark, feed, clock, live_ms, notes / f"{len(streams)}.json")
         elif given.format == "mqtt":
             spool = folder.path / "spool" / name_of(name)
             streams[name] = _messages(spark, name, feed, spool, folder.letters(f"{name} (live)"))
@@ -107,19 +108,22 @@ def open_streams(
     return streams
 
 
-def _generated(spark: SparkSession, feed: Given, clock: Clock, now_ms: int, note: Path) -> Stream:
+def _generated(spark: SparkSession, feed: Given, clock: Clock, live_ms: Callable[[], int], note: Path) -> Stream:
     made = [generator.Source(*one) for one in zip(feed.ids, feed.rates, strict=True) if one[1] > 0]
     options = dict(feed.input.options)
     start = options.pop("start_ms", None)
     pattern = generator.Pattern.of(options, feed.place)
     if start is None and clock.speed == 1.0:
         clock = Clock()
-    blocks = Generated(made, pattern, note, now_ms if start is None else int(start))
     frame = normalised(spark.createDataFrame([], generator.COLUMNS), Columns(), feed.place)
-    return Stream(frame, clock, partial(_paced, blocks, clock))
+
+    def open_feed(taps: Sequence[Tap], known: Known) -> Feed:
+        return Paced(Generated(made, pattern, note, live_ms() if start is None else int(start)), taps, known, clock)
+
+    return Stream(frame, clock, open_feed)
 
 
-def _paced(blocks: Generated | Recorded, clock: Clock, taps: Sequence[Tap], known: Known) -> Feed:
+def _paced(blocks: Recorded, clock: Clock, taps: Sequence[Tap], known: Known) -> Feed:
     return Paced(blocks, taps, known, clock)
 
 
