@@ -32,7 +32,7 @@ def logged(*logs: Log, beside: str = "") -> list[list[tuple[object, ...]]]:
 def test_generated_tuples_are_the_same_whoever_goes_on_from_wherever(tmp_path: Path) -> None:
     fast = Clock(1e6, str(tmp_path / "clock"))
     whole = Log(tmp_path / "whole", "lldl")
-    feed = Paced(Generated(SOURCES, PATTERN, tmp_path / "a.json", 10_000), [Tap(whole, CARRIED)], KNOWN, fast)
+    feed = Paced(Generated(SOURCES, PATTERN, tmp_path / "a.json", 10_000), [Tap(whole, CARRIED, KNOWN)], fast)
     feed._run()
     assert feed.ended
     assert feed.failure is None
@@ -57,7 +57,7 @@ def test_generated_tuples_are_the_same_whoever_goes_on_from_wherever(tmp_path: P
         columns = [pa.array(column) for column in zip(*all_rows[:rows], strict=True)]
         log.append(columns)
     again = Paced(
-        Generated(SOURCES, PATTERN, tmp_path / "b.json", 99), [Tap(log, CARRIED) for log in parts], KNOWN, fast
+        Generated(SOURCES, PATTERN, tmp_path / "b.json", 99), [Tap(log, CARRIED, KNOWN) for log in parts], fast
     )
     again._run()
     assert logged(*parts) == [all_rows, all_rows]
@@ -70,8 +70,7 @@ def test_messages_are_kept_once_and_strange_ones_are_nobodys(tmp_path: Path) -> 
         Broker("nowhere", 1, "t"),
         "me",
         None,
-        [Tap(log, schema)],
-        KNOWN,
+        [Tap(log, schema, KNOWN)],
         json_reader("id", "at", "v", schema),
         LetterBox(tmp_path / "dead-letters", "live"),
         "pressure",

@@ -47,7 +47,7 @@ class Runs:
         known = Known(self.problem.sources.ids, np.arange(len(self.problem.sources), dtype=np.int32))
         columns = tuples.rename_columns(["source", "time", "value", "zone"])
         log = (self.job.left, self.job.right)[side]
-        Tap(log, CARRIED).take(columns, known.of(columns["source"]))
+        Tap(log, CARRIED, known).take(columns, known.of(columns["source"]))
 
     def until_read(self) -> None:
         end = time.monotonic() + 60

@@ -43,9 +43,9 @@ def test_every_record_is_in_each_log_once_whoever_goes_on(tmp_path: Path) -> Non
     given[5] = given[5]._replace(key=b"stranger")
 
     def opened() -> Records:
-        taps = [Tap(Log(tmp_path / name, "lld"), CARRIED) for name in ("one", "two")]
+        taps = [Tap(Log(tmp_path / name, "lld"), CARRIED, known) for name in ("one", "two")]
         letters = LetterBox(tmp_path / "dead-letters", "live")
-        feed = Records(layout, "x", taps, known, read, letters, "pressure", tmp_path / "note.json")
+        feed = Records(layout, "x", taps, read, letters, "pressure", tmp_path / "note.json")
         feed.recall()
         return feed
 
@@ -80,7 +80,7 @@ def test_a_topic_is_followed_and_results_go_out(tmp_path: Path, monkeypatch: pyt
         here = replace(layout, at=Address(server, "t"))
         log, letters = Log(tmp_path / "log", "lld"), LetterBox(tmp_path, "q")
         for first, last in ((0, 250), (400, 450)):
-            feed = Records(here, "x", [Tap(log, CARRIED)], known, read, letters, "s", tmp_path / "note.json")
+            feed = Records(here, "x", [Tap(log, CARRIED, known)], read, letters, "s", tmp_path / "note.json")
             feed.start()
             write(first, last)
             end = time.monotonic() + 60
@@ -94,7 +94,7 @@ def test_a_topic_is_followed_and_results_go_out(tmp_path: Path, monkeypatch: pyt
         seen = [value for frame in log.frames(BESIDE) for value in frame.columns[1].to_pylist()]
         assert sorted(seen) == [i * 1000 for i in range(450)]
         sink = ToKafka(f"kafka://{server}/out", {})
-        sink.take("1", pa.table({"id": ["q-1-2", "q-1-3"], "value": [1.0, 2.0]}))
+        sink.take("1", pa.table({"value": [1.0, 2.0], "id": ["q-1-2", "q-1-3"]}))
         sink.settle()
         sink.close()
         assert consume(server, "out") == [

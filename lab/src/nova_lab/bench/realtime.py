@@ -91,11 +91,11 @@ def started(
     job.begin("00000", plan)
     if fill_s:
         for side, log in enumerate((job.left, job.right)):
-            tap, known = Tap(log, CARRIED), known_of(work, side)
+            tap = Tap(log, CARRIED, known_of(work, side))
             for second in range(round(fill_s)):
                 tuples = work.tuples(side, second, second + 1).drop_columns(["region"])
                 tuples = tuples.rename_columns(["source", "time", "value", "key"])
-                tap.take(tuples, known.of(tuples["source"]))
+                tap.take(tuples, tap.known.of(tuples["source"]))
     names = Names(problem.sources.ids, problem.nodes.ids)
     target = target or ToFiles("parquet", "climate", out)
     publisher = Publisher(job.staged, job.committed, Results(flow, lambda: names), target, Clock())
@@ -127,7 +127,7 @@ def at_rate(
         for side, log in enumerate((job.left, job.right)):
             sources = [generator.Source(f"{'ph'[side]}{i}", work.rate) for i in range(work.regions)]
             blocks = Generated(sources, generator.Pattern(seed=side, keys=KEYS), out / f"feed-{side}", start_ms)
-            feeds.append(Paced(blocks, [Tap(log, CARRIED)], known_of(work, side), Clock()))
+            feeds.append(Paced(blocks, [Tap(log, CARRIED, known_of(work, side))], Clock()))
         return _measured(job, publisher, feeds, work, span)
 
 
@@ -145,9 +145,9 @@ def through_kafka(spark: SparkSession, work: Workload, plan: Plan, span: Span, s
         for side, (topic, log) in enumerate(zip(TOPICS, (job.left, job.right), strict=True)):
             layout = Layout.of(StreamInput(format="kafka", path=f"kafka://{server}/{topic}"), topic)
             letters = LetterBox(out / "dead-letters", topic)
-            taps, note = [Tap(log, CARRIED)], out / f"{topic}.json"
-            known, reader = known_of(work, side), record_reader(layout, read)
-            feeds.append(Records(layout, topic, taps, known, reader, letters, topic, note))
+            taps, note = [Tap(log, CARRIED, known_of(work, side))], out / f"{topic}.json"
+            reader = record_reader(layout, read)
+            feeds.append(Records(layout, topic, taps, reader, letters, topic, note))
             ids = [f"{'ph'[side]}{i}" for i in range(work.regions)]
             stack.enter_context(sensors(server, topic, ids, work.rate, KEYS, side))
         return _measured(job, publisher, feeds, work, span, listener)

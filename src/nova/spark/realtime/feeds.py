@@ -59,25 +59,6 @@ TICK_S = 0.001
 
 
 @dataclass
-class Tap:
-    """One log that a stream's tuples go to, with the columns that its query wants: the same in every query but for
-    the types of keys."""
-
-    log: Log
-    carried: pa.Schema
-
-    def rows(self, tuples: pa.Table, source: pa.Array, *extra: pa.Array) -> Rows:
-        """Tuples as the log takes them; `source`: rows of their sources (−1: unknown)."""
-        columns = [tuples[column.name].cast(column.type) for column in self.carried]
-        return Rows([source, tuples["time"].cast(pa.int64()), *columns, *extra])
-
-    def take(self, tuples: pa.Table, source: pa.Array, *extra: pa.Array, sync: bool = False) -> None:
-        """Append tuples."""
-        rows = self.rows(tuples, source, *extra)
-        self.log.put(rows, 0, len(rows), sync=sync)
-
-
-@dataclass
 class Known:
     """Rows of a stream's sources by id; newcomers are added while it runs."""
 
@@ -93,10 +74,29 @@ class Known:
         return pc.fill_null(rows, -1) if rows.null_count else rows
 
 
+@dataclass
+class Tap:
+    """One log that a stream's tuples go to, with the columns that its query wants: the same in every query but for
+    the types of keys."""
+
+    log: Log
+    carried: pa.Schema
+    known: Known
+    """Sources of the stream, by the rows that the query knows them by."""
+
+    def rows(self, tuples: pa.Table, source: pa.Array, *extra: pa.Array) -> Rows:
+        """Tuples as the log takes them; `source`: rows of their sources (−1: unknown)."""
+        columns = [tuples[column.name].cast(column.type) for column in self.carried]
+        return Rows([source, tuples["time"].cast(pa.int64()), *columns, *extra])
+
+    def take(self, tuples: pa.Table, source: pa.Array, *extra: pa.Array, sync: bool = False) -> None:
+        """Append tuples."""
+        rows = self.rows(tuples, source, *extra)
+        self.log.put(rows, 0, len(rows), sync=sync)
+
+
 class Feed(Protocol):
     """Brings the tuples of one stream."""
-
-    known: Known
 
     def start(self) -> None:
         """Begin, in the background."""
@@ -136,7 +136,6 @@ class Paced(Background):
 
     blocks: Blocks
     taps: Sequence[Tap]
-    known: Known
     clock: Clock
     ended: bool = False
 
@@ -148,8 +147,7 @@ class Paced(Background):
             if not began:
                 self.clock.start(self.blocks.begin_us)
                 began = True
-            source = self.known.of(tuples["source"])
-            rows = [tap.rows(tuples, source) for tap in self.taps]
+            rows = [tap.rows(tuples, tap.known.of(tuples["source"])) for tap in self.taps]
             done, now_us = 0, 0.0
             while done < len(arrival) or (not len(arrival) and now_us < end_us):
                 now_us = self.clock.event_us(time.time())
@@ -252,7 +250,6 @@ class Messages:
     name: str
     id_field: str | None
     taps: Sequence[Tap]
-    known: Known
     read: Callable[[Sequence[str]], pa.Table]
     """Payloads as tuples with the columns source, time, value, …"""
     letters: LetterBox
@@ -308,7 +305,7 @@ class Messages:
             letters = self.letters if tap is self.taps[0] else None
             tuples, source = put_aside(
                 self.read([payload for _, _, payload in fresh]),
-                self.known,
+                tap.known,
                 letters,
                 self.stream,
                 lambda at, fresh=fresh: (fresh[at][1], None, fresh[at][2]),  # type: ignore[misc]

@@ -18,7 +18,6 @@ from nova.spark.realtime import records
 from nova.spark.realtime.feeds import (
     Feed,
     Generated,
-    Known,
     Messages,
     Paced,
     Recorded,
@@ -52,7 +51,7 @@ class Stream:
     frame: DataFrame
     """Its columns, without its tuples."""
     clock: Clock
-    feed: Callable[[Sequence[Tap], Known], Feed]
+    feed: Callable[[Sequence[Tap]], Feed]
 
 
 def unfit(given: StreamInput, speed: float | None, place: str) -> str | None:
@@ -117,14 +116,14 @@ def _generated(spark: SparkSession, feed: Given, clock: Clock, live_ms: Callable
         clock = Clock()
     frame = normalised(spark.createDataFrame([], generator.COLUMNS), Columns(), feed.place)
 
-    def open_feed(taps: Sequence[Tap], known: Known) -> Feed:
-        return Paced(Generated(made, pattern, note, live_ms() if start is None else int(start)), taps, known, clock)
+    def open_feed(taps: Sequence[Tap]) -> Feed:
+        return Paced(Generated(made, pattern, note, live_ms() if start is None else int(start)), taps, clock)
 
     return Stream(frame, clock, open_feed)
 
 
-def _paced(blocks: Recorded, clock: Clock, taps: Sequence[Tap], known: Known) -> Feed:
-    return Paced(blocks, taps, known, clock)
+def _paced(blocks: Recorded, clock: Clock, taps: Sequence[Tap]) -> Feed:
+    return Paced(blocks, taps, clock)
 
 
 def _replayed(replays: Mapping[str, tuple[DataFrame, replay.Archive, float]], beginning: str) -> dict[str, Stream]:
@@ -151,9 +150,9 @@ def _messages(spark: SparkSession, name: str, feed: Given, spool: Path, letters:
     names = given.columns
     read = json_reader(names.source, names.time, names.value, carried(frame))
 
-    def open_feed(taps: Sequence[Tap], known: Known) -> Feed:
+    def open_feed(taps: Sequence[Tap]) -> Feed:
         client = options.get("client", f"nova-{identity}")
-        return Messages(broker, client, options.get("id"), taps, known, read, letters, name)
+        return Messages(broker, client, options.get("id"), taps, read, letters, name)
 
     return Stream(frame, Clock(), open_feed)
 
@@ -165,7 +164,7 @@ def _records(spark: SparkSession, name: str, feed: Given, note: Path, letters: L
     names = given.columns
     read = records.record_reader(layout, document_reader(names.source, names.time, names.value, carried(frame)))
 
-    def open_feed(taps: Sequence[Tap], known: Known) -> Feed:
-        return records.Records(layout, feed.place, taps, known, read, letters, name, note)
+    def open_feed(taps: Sequence[Tap]) -> Feed:
+        return records.Records(layout, feed.place, taps, read, letters, name, note)
 
     return Stream(frame, Clock(), open_feed)

@@ -16,19 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from nova.files import name_of
 from nova.model.errors import NovaError
 from nova.model.plan import Plan
 from nova.model.problem import Problem
 from nova.routing.flow import Flow
+from nova.routing.routes import SideName
 from nova.routing.xxh64 import hash_strings
 from nova.spark.dead_letters import UNKNOWN_SOURCE
 from nova.spark.job.job import ANCIENT, NewPlan, routes_of
 from nova.spark.job.meter import STAGES
 from nova.spark.job.schedule import Schedule
 from nova.spark.job.tally import Tally
-from nova.spark.realtime.frames import kinds_of
+from nova.spark.job.tasks import ORIGINAL
+from nova.spark.realtime.frames import encode, kinds_of
 from nova.spark.realtime.log import Log
 from nova.spark.realtime.plans import write_routes
 from nova.spark.replan.newcomers import NOBODY, Newcomers
@@ -36,6 +39,8 @@ from nova.spark.replan.newcomers import NOBODY, Newcomers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from nova.spark.realtime.sql import Around
 
 TASKS = 2
 """Tasks that join, per query."""
@@ -102,6 +107,8 @@ class RealtimeJob:
     new_plans: Callable[[list[str]], list[NewPlan]] = field(default=lambda known: [])  # noqa: ARG005
     welcome: Callable[[Newcomers], None] = field(default=lambda newcomers: None)  # noqa: ARG005
     """Called with all newcomers so far before a plan that knows them holds."""
+    around: Around | None = None
+    """What a query in SQL does before and after the join."""
     left: Log = field(init=False)
     right: Log = field(init=False)
     started: StreamingQuery | None = None
@@ -113,8 +120,12 @@ class RealtimeJob:
     def __post_init__(self) -> None:
         self.name = f"{name_of(self.flow.query)}-{uuid.uuid4().hex[:8]}"
         self.left, self.right = (
-            Log(self.folder / side, "ll" + kinds_of(self.flow.carried(side))) for side in ("left", "right")
+            Log(self.folder / side, "ll" + kinds_of(self.logged(side))) for side in ("left", "right")
         )
+
+    def logged(self, side: SideName) -> pa.Schema:
+        """What tuples of a side carry in their log beside source and time."""
+        return self.flow.carried(side) if self.around is None else self.around.logged[side]
 
     @property
     def schedule(self) -> Schedule:
@@ -142,13 +153,14 @@ class RealtimeJob:
         assert jvm is not None
         part = jvm.nova.realtime
         self._live = part.Live.open(self.name)
-        self._tell_sources(self.schedule.newcomers())
+        self._tell_names(self.schedule.newcomers())
         for entry, epoch in zip(self.schedule.entries(), self.schedule.timeline().epochs, strict=True):
             write_routes(self._routes(entry.plan), epoch.routes)
             self._live.add(entry.first_window, str(self._routes(entry.plan)))
         latest = max((log.latest_us for log in (self.left, self.right) if log.latest_us is not None), default=None)
         if latest is not None:  # whatever was routed before this start is not later
-            self._live.routedUpTo(latest // self.flow.window_us)
+            copies_us = 0 if self.around is None else self.around.lateness_ms * 1000
+            self._live.routedUpTo((latest + copies_us) // self.flow.window_us)
         for log in (self.left, self.right):
             log.forget_readers()
         self.staged.mkdir(parents=True, exist_ok=True)
@@ -156,15 +168,16 @@ class RealtimeJob:
         for file in self.staged.glob("*.frames"):
             if int(file.name.split("-")[0]) > done:
                 file.unlink()  # of a batch that will be repeated
+        around = self.around
         shape = part.Shape(
             self.name,
             self.flow.window_us,
             self.flow.bucket_us,
             TASKS,
-            kinds_of(self.flow.left),
-            kinds_of(self.flow.right),
-            self._places(self.flow.left.names),
-            self._places(self.flow.right.names),
+            self._side("left"),
+            self._side("right"),
+            None if around is None else kinds_of(around.selected),
+            None if around is None else part.Sql(around.after._jdf),
         )
         pipeline, session = part.Pipeline, self.spark._jsparkSession
         with configured(self.spark, CONFIG):
@@ -172,7 +185,7 @@ class RealtimeJob:
                 pipeline.packets(session, shape, side, str(log.folder))
                 for side, log in enumerate((self.left, self.right))
             ]
-            joined = pipeline.joined(shape, *packets, self.lateness_ms)
+            joined = pipeline.joined(shape, self.flow.query, *packets, self.lateness_ms)
             begun = pipeline.start(
                 shape, joined, self.flow.query, str(self.staged), str(self.checkpoint), self.every_ms
             )
@@ -181,6 +194,21 @@ class RealtimeJob:
         for side, log in enumerate((self.left, self.right)):
             log.read_to = partial(self._live.position, side)
         return self.started
+
+    def _side(self, side: SideName) -> Any:
+        """What the JVM part must know of a side."""
+        jvm = self.spark._jvm
+        assert jvm is not None
+        part = jvm.nova.realtime
+        carried, around = self.flow.carried(side), self.around
+        copied = around is not None and side in around.copied
+        return getattr(part, "Shape$Side")(
+            kinds_of(self.logged(side)),
+            kinds_of(carried),
+            self._places(carried.names),
+            carried.names.index(ORIGINAL) if copied else -1,
+            None if around is None else part.Sql(around.before[side]._jdf),
+        )
 
     def _places(self, names: list[str]) -> Any:
         """Places of the `on` columns, as a Java array."""
@@ -191,9 +219,13 @@ class RealtimeJob:
             array[i] = names.index(name)
         return array
 
-    def _tell_sources(self, newcomers: Newcomers) -> None:
+    def _tell_names(self, newcomers: Newcomers) -> None:
         ids = [*self.problem.sources.ids.to_pylist(), *(source.id for source in newcomers.sources)]
-        self._live.sources(hash_strings(ids).view(np.int64).astype("<i8").tobytes())
+        nodes = [*self.problem.nodes.ids.to_pylist(), *newcomers.nodes]
+        hashes = pa.array(hash_strings(ids).view(np.int64))
+        self._live.names(
+            encode([hashes, pa.array(ids, pa.string())], 0, 0), encode([pa.array(nodes, pa.string())], 0, 0)
+        )
 
     def _routes(self, plan: str) -> Path:
         return self.schedule.folder / f"routes-{plan}.bin"
@@ -229,7 +261,7 @@ class RealtimeJob:
             if new.from_ms is not None:
                 first = max(first, math.ceil(new.from_ms * 1000 / self.flow.window_us))
             if new.newcomers is not NOBODY:
-                self._tell_sources(new.newcomers)
+                self._tell_names(new.newcomers)
                 self.welcome(new.newcomers)
             first = self._live.reserve(first)
             self.schedule.append(new.name, new.routes, first, self.committed() + 1, new.newcomers)

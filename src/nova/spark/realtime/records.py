@@ -25,7 +25,7 @@ from nova.model.reading import recall
 from nova.spark.dead_letters import LetterBox
 from nova.spark.job.sinks import json_lines
 from nova.spark.realtime.background import Background
-from nova.spark.realtime.feeds import Known, Tap, document, put_aside
+from nova.spark.realtime.feeds import Tap, document, put_aside
 from nova.spark.sources.kafka import ANSWER_S, Address, Deliverer, Layout, client_options
 
 if TYPE_CHECKING:
@@ -93,7 +93,6 @@ class Records(Background):
     layout: Layout
     place: str
     taps: Sequence[Tap]
-    known: Known
     read: Callable[[Sequence[Record]], pa.Table]
     letters: LetterBox
     """Where records go that cannot be used; they are of no source."""
@@ -218,7 +217,7 @@ class Records(Background):
             if not fresh:
                 continue
             letters = self.letters if tap is self.taps[0] else None
-            tuples, source = put_aside(self.read(fresh), self.known, letters, self.stream, partial(place, fresh))
+            tuples, source = put_aside(self.read(fresh), tap.known, letters, self.stream, partial(place, fresh))
             partitions = pa.array([one.partition for one in fresh], pa.int64())
             tap.take(tuples, source, partitions, pa.array([one.offset for one in fresh], pa.int64()))
             for one in fresh:
@@ -238,8 +237,9 @@ class ToKafka:
         self._deliverer = Deliverer(Address.parse(address, "--to"), client_options(options, "--to-option"))
 
     def take(self, name: str, results: pa.Table) -> None:  # noqa: ARG002
+        keys = results.column(results.num_columns - 1).to_pylist()  # the ids
         lines = [line for part in results.to_batches() for line in json_lines(part)]
-        for key, line in zip(results["id"].to_pylist(), lines, strict=True):
+        for key, line in zip(keys, lines, strict=True):
             self._deliverer.send(key, line)
 
     def settle(self) -> None:

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -38,10 +38,11 @@ POLL_S = 0.1
 AT_ONCE_S = 0.002
 """The same for results that are handed out as they come."""
 ID = "id"
-"""Column of a result's id: query and the numbers of its tuples in their logs, the same whenever it is made again."""
+"""Column of a result's id, the last one: query and the numbers of its tuples in their logs, the same whenever it is
+made again."""
 
-NUMBERS = ["node", "left_id", "right_id", "left_source", "right_source", "left_time", "right_time"]
-"""What stands in frames of results before the columns that tuples carry."""
+NUMBERS = ["node", "left_id", "right_id", "left_source", "right_source", "left_time", "right_time", "window"]
+"""What stands in frames of results before their own columns; times are those of the events."""
 
 
 @dataclass(frozen=True)
@@ -51,35 +52,45 @@ class Results:
     flow: Flow
     names: Callable[[], Names]
     """Ids of sources and nodes, with those that came later."""
+    selected: pa.Schema | None = None
+    """The columns that a query in SQL selects; None: the contract's, and what tuples carry."""
+    copied: bool = False
+    """Whether tuples are copied into several windows: then a pair is a result in each that it meets in."""
 
     @property
     def kinds(self) -> str:
-        return "l" * len(NUMBERS) + kinds_of(self.flow.left) + kinds_of(self.flow.right)
+        own = kinds_of(self.flow.left) + kinds_of(self.flow.right) if self.selected is None else kinds_of(self.selected)
+        return "l" * len(NUMBERS) + own
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of a result: the contract's, what tuples carry, the id."""
-        return pa.schema([*self.flow.result(), (ID, pa.string())])
+        """Columns of a result, then its id: under another name where the query selects a column of that name."""
+        own = self.flow.result() if self.selected is None else self.selected
+        return pa.schema([*own, (ID if ID not in own.names else f"result_{ID}", pa.string())])
 
     def table(self, columns: Sequence[pa.Array]) -> pa.Table:
         """The results of some frames, from their columns."""
+        numbers = dict(zip(NUMBERS, columns, strict=False))
+        own = columns[len(NUMBERS) :]
+        if self.selected is not None:
+            made = [restored(column, kind.type) for column, kind in zip(own, self.selected, strict=True)]
+            return pa.table([*made, self._ids(numbers)], schema=self.schema)
         flow = self.flow
         carried = [
             f"{side}_{column.name}"
             for side, columns_ in (("left", flow.left), ("right", flow.right))
             for column in columns_
         ]
-        read = dict(zip([*NUMBERS, *carried], columns, strict=True))
+        read = numbers | dict(zip(carried, own, strict=True))
         schema = self.schema
-        window = np.floor_divide(read["left_time"].to_numpy(), flow.window_us)
+        window = read["window"].to_numpy()
         names = self.names()
-        numbered = [read[f"{side}_id"].cast(pa.string()) for side in ("left", "right")]
         told: dict[str, pa.Array] = {
             "query": pa.repeat(pa.scalar(flow.query), len(window)),
             "window_start": pa.array(window * flow.window_us, MOMENT),
             "window_end": pa.array((window + 1) * flow.window_us, MOMENT),
             "node": names.nodes.take(read["node"]),
-            ID: pc.binary_join_element_wise(flow.query, *numbered, "-"),
+            ID: self._ids(numbers),
         }
         for side in ("left", "right"):
             told[f"{side}_source"] = names.sources.take(read[f"{side}_source"])
@@ -87,6 +98,11 @@ class Results:
         for name in carried:
             told[name] = restored(read[name], schema.field(name).type)
         return pa.table([told[name] for name in schema.names], schema=schema)
+
+    def _ids(self, numbers: Mapping[str, pa.Array]) -> pa.Array:
+        """The query and what tells its results apart."""
+        apart = ["left_id", "right_id", *(["window"] if self.copied else [])]
+        return pc.binary_join_element_wise(self.flow.query, *(numbers[name].cast(pa.string()) for name in apart), "-")
 
 
 class Target(Protocol):

@@ -15,6 +15,7 @@ import pyarrow as pa
 from nova.model.errors import InvalidInput, NovaError
 from nova.routing.flow import Flow
 from nova.routing.packets import Names
+from nova.routing.routes import SideName
 from nova.spark.job.meter import Latencies, Meter
 from nova.spark.job.run import Run, Running, Settings
 from nova.spark.realtime import records
@@ -22,7 +23,10 @@ from nova.spark.realtime.feeds import Feed, Known, Tap
 from nova.spark.realtime.inputs import Stream, Unfit, open_streams, unfit
 from nova.spark.realtime.job import SLOTS, RealtimeJob
 from nova.spark.realtime.results import Publisher, Results, Target, ToConsole, ToFiles, ToMqtt
-from nova.spark.replan.newcomers import Newcomers
+from nova.spark.realtime.sql import Around
+from nova.spark.realtime.sql import around as around_join
+from nova.spark.realtime.sql import why_not as why_not_sql
+from nova.spark.replan.newcomers import NOBODY, Newcomers
 from nova.spark.sources.inputs import agree, feeds_of, flow_of
 
 if TYPE_CHECKING:
@@ -49,9 +53,12 @@ def why_not(scenario: Scenario, settings: Settings, master: str | None) -> str |
         return "--emulate follows batches"
     if settings.format not in SINKS:
         return f"results go to {settings.format}, which takes whole batches"
-    around = [query.id for query in scenario.problem.queries if query.pipeline.sql]
-    if around:
-        return f"query {around[0]} filters or aggregates in SQL, which real-time mode does not do yet"
+    made = {query.makes for query in scenario.problem.queries} - {None}
+    for query in scenario.problem.queries:
+        several = query.makes is not None or not made.isdisjoint((query.left, query.right))
+        why = why_not_sql(query.pipeline, several) if query.pipeline.sql else None
+        if why is not None:
+            return f"query {query.id} {why}, which real-time mode does not do"
     for name, feed in feeds_of(scenario).items():
         why = unfit(feed.input, settings.speed, feed.place)
         if why is not None:
@@ -119,67 +126,92 @@ class RealtimeRun(Run):
     def _begin(self) -> None:
         given = feeds_of(self.scenario)
         streams = open_streams(self.spark, given, self.folder, self.settings.speed)
+        travels = [self._travel(number, streams) for number in range(len(self.problem.queries))]
         taps: dict[str, list[Tap]] = {name: [] for name in streams}
-        known = {name: self._known(name) for name in streams}
         feeds: dict[str, Feed] = {}
         self.began = time.time()
         self.spark.streams.addListener(self._listener)
-        for number in range(len(self.problem.queries)):
-            self.running.append(self._start_realtime(number, streams, taps, known, feeds))
+        for number, (flow, around) in enumerate(travels):
+            self.running.append(self._start_realtime(number, flow, around, streams, taps, feeds))
         for name, stream in streams.items():  # now that all readers are at work
-            feeds[name] = stream.feed(taps[name], known[name])
+            feeds[name] = stream.feed(taps[name])
             feeds[name].start()
 
-    def _known(self, stream: str) -> Known:
-        """Rows of a stream's sources."""
-        rows = self.problem.sources_of(self.problem.streams.index(stream))
-        return Known(self.problem.sources.ids.take(pa.array(rows)), rows.astype(np.int32))
+    def _born(self, number: int) -> tuple[str, str]:
+        """The streams that a query joins, as they enter the system."""
+        query = self.problem.queries[number]
+        left, right = (self.problem.streams[self.problem.born(row)] for row in (query.left, query.right))
+        return left, right
+
+    def _travel(self, number: int, streams: Mapping[str, Stream]) -> tuple[Flow, Around | None]:
+        """How the tuples of a query travel, and what it does around the join, where it does."""
+        query = self.problem.queries[number]
+        left, right = (streams[name].frame for name in self._born(number))
+        if query.pipeline.sql:
+            return around_join(self.spark, self.problem, number, left, right, f"{self.scenario.path}: query {query.id}")
+        return flow_of(self.problem, number, agree(left, right, query.pipeline.on), 1), None
+
+    def _known(self, stream: int, newcomers: Newcomers) -> Known:
+        """A stream's sources."""
+        ids, places = newcomers.of(self.problem.streams[stream])
+        rows = self.problem.sources_of(stream)
+        old = self.problem.sources.ids.take(pa.array(rows))
+        return Known(
+            pa.concat_arrays([old, pa.array(ids, old.type)]),
+            np.append(rows, np.array(places, np.int64) + len(self.problem.sources)).astype(np.int32),
+        )
 
     def _start_realtime(
         self,
         number: int,
+        flow: Flow,
+        around: Around | None,
         streams: Mapping[str, Stream],
         taps: Mapping[str, list[Tap]],
-        known: Mapping[str, Known],
         feeds: Mapping[str, Feed],
     ) -> RealtimeRunning:
         query = self.problem.queries[number]
-        names = [self.problem.streams[row] for row in (query.left, query.right)]
+        names = self._born(number)
         left, right = (streams[name] for name in names)
-        sides = agree(left.frame, right.frame, query.pipeline.on)
-        flow = flow_of(self.problem, number, sides, 1)
         s = self.settings
         meter = Meter(query.id, left.clock if left.clock == right.clock else None, self.began)
 
-        def welcome(newcomers: Newcomers) -> None:
-            for name, mine in known.items():
-                ids, places = newcomers.of(name)
-                rows = self.problem.sources_of(self.problem.streams.index(name))
-                old = self.problem.sources.ids.take(pa.array(rows))
-                # rows first: a feed that looks in between must find a row for every id
-                mine.rows = np.append(rows, np.array(places, np.int64) + len(self.problem.sources)).astype(np.int32)
-                mine.ids = pa.concat_arrays([old, pa.array(ids, old.type)])
+        known = [self._known(row, NOBODY) for row in (query.left, query.right)]
 
-        self.folder.remember(query.id, flow, s.lateness_ms, self.MODE)
+        def welcome(newcomers: Newcomers) -> None:
+            for mine, row in zip(known, (query.left, query.right), strict=True):
+                now = self._known(row, newcomers)
+                mine.rows = now.rows  # first: a feed that looks in between must find a row for every id
+                mine.ids = now.ids
+
+        lateness_ms = s.lateness_ms + (0 if around is None else around.lateness_ms)
+        self.folder.remember(query.id, flow, lateness_ms, self.MODE)
         job = RealtimeJob(
             self.spark,
             self.problem,
             number,
             flow,
             self.folder.job(query.id),
-            s.lateness_ms,
+            lateness_ms,
             s.every_ms or EVERY_MS,
             lambda taken: self._new_plans(taken, number),
             welcome,
+            around,
         )
         job.begin(self.folder.FIRST, self.plan)
         newcomers = job.schedule.newcomers()
         if newcomers:
             welcome(newcomers)
-        taps[names[0]].append(Tap(job.left, flow.left))
-        taps[names[1]].append(Tap(job.right, flow.right))
+        sides: tuple[SideName, SideName] = ("left", "right")
+        for side, name, mine, log in zip(sides, names, known, (job.left, job.right), strict=True):
+            taps[name].append(Tap(log, job.logged(side), mine))
         ids = Names(self.problem.sources.ids, self.problem.nodes.ids)
-        results = Results(flow, lambda: job.schedule.names(ids))
+        results = Results(
+            flow,
+            lambda: job.schedule.names(ids),
+            None if around is None else around.selected,
+            around is not None and bool(around.copied),
+        )
         started = job.start()
         target = self._target(flow)
         if target.at_once:

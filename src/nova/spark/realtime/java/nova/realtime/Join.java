@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.streaming.ExpiredTimerInfo;
 import org.apache.spark.sql.streaming.ListState;
 import org.apache.spark.sql.streaming.OutputMode;
@@ -15,6 +16,7 @@ import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.unsafe.types.UTF8String;
 import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -29,14 +31,20 @@ final class Join extends StatefulProcessor<Long, Row, byte[]> {
   /** Results of one frame, at most: a hot window's pairs must not fill the memory at once. */
   private static final int MOST = 65_536;
 
+  /** Columns of results that all have. */
+  private static final int OWN = 8;
+
   private final Shape shape;
+  private final UTF8String query;
   private transient ListState<byte[]>[] sides;
   private transient LinkedHashMap<Long, Table> tables;
   private transient int cached;
   private transient Live live;
 
-  Join(Shape shape) {
+  /** `query`: its name in results. */
+  Join(Shape shape, String query) {
     this.shape = shape;
+    this.query = UTF8String.fromString(query);
   }
 
   /** A tuple: a row of a packet. */
@@ -90,14 +98,15 @@ final class Join extends StatefulProcessor<Long, Row, byte[]> {
       return CollectionConverters.asScala(out.iterator());
     }
     Table table = tables.get(group);
-    if (table == null) table = load(group);
     while (rows.hasNext()) {
       long begun = Numbers.nowUs();
       Row row = rows.next();
       int side = row.getInt(2);
       byte[] body = (byte[]) row.get(3);
-      sides[side].appendValue(body);
       Frame packet = Frame.all(body, shape.packet(side)).get(0);
+      if (packet.rows == 0) continue;
+      if (table == null) table = load(group);
+      sides[side].appendValue(body);
       Results results = new Results(packet, begun, out);
       for (int i = 0; i < packet.rows; i++) {
         Tuple tuple = new Tuple(packet, i);
@@ -107,7 +116,7 @@ final class Join extends StatefulProcessor<Long, Row, byte[]> {
       }
       results.close();
     }
-    live.state.put(group, table.tuples);
+    if (table != null) live.state.put(group, table.tuples);
     trim();
     return CollectionConverters.asScala(out.iterator());
   }
@@ -117,7 +126,7 @@ final class Join extends StatefulProcessor<Long, Row, byte[]> {
     private final Frame packet;
     private final long begun;
     private final List<byte[]> out;
-    private Frame.Builder frame = new Frame.Builder(shape.result());
+    private Frame.Builder frame = new Frame.Builder(shape.result);
     private final Map<Integer, int[]> byNode = new HashMap<>();
 
     Results(Frame packet, long begun, List<byte[]> out) {
@@ -130,20 +139,51 @@ final class Join extends StatefulProcessor<Long, Row, byte[]> {
       long time = left.packet.number(3, left.row);
       Routes routes = live.timeline().of(Math.floorDiv(time, shape.windowUs));
       int node = routes.node[(int) left.packet.number(0, left.row)];
-      frame.put(0, node);
+      InternalRow selected = null;
+      if (shape.after != null) {
+        selected = shape.after.of(contract(left, right, node, time));
+        if (selected == null) return;
+      }
+      frame.put(0, node).put(7, Math.floorDiv(time, shape.windowUs));
       for (int side = 0; side < 2; side++) {
         Tuple tuple = side == 0 ? left : right;
-        for (int column = 1; column <= 3; column++) {
-          frame.put(2 * column - 1 + side, tuple.packet.number(column, tuple.row));
-        }
-        int first = 7 + side * shape.left.length();
-        for (int column = 0; column < shape.carried(side).length(); column++) {
+        int born = shape.side(side).born;
+        frame.put(1 + side, tuple.packet.number(1, tuple.row)).put(3 + side, tuple.packet.number(2, tuple.row));
+        frame.put(5 + side, tuple.packet.number(born < 0 ? 3 : 4 + born, tuple.row));
+        if (selected != null) continue;
+        int first = OWN + side * shape.side(0).carried.length();
+        for (int column = 0; column < shape.side(side).carried.length(); column++) {
           frame.copy(first + column, tuple.packet, 4 + column, tuple.row);
         }
+      }
+      for (int column = OWN; selected != null && column < shape.result.length(); column++) {
+        shape.after.put(frame, column, selected, column - OWN);
       }
       frame.next();
       byNode.computeIfAbsent(node, k -> new int[1])[0]++;
       if (frame.rows() == MOST) close();
+    }
+
+    /** A pair in the columns of results: the contract's, then what else left and right carry. */
+    private Object[] contract(Tuple left, Tuple right, int node, long time) {
+      Object[] values = new Object[shape.after.width()];
+      long start = Math.floorDiv(time, shape.windowUs) * shape.windowUs;
+      values[0] = query;
+      values[1] = start;
+      values[2] = start + shape.windowUs;
+      values[9] = live.node(node);
+      int next = 10;
+      for (int side = 0; side < 2; side++) {
+        Frame packet = (side == 0 ? left : right).packet;
+        int row = (side == 0 ? left : right).row;
+        values[3 + side] = live.sources().name((int) packet.number(2, row));
+        values[5 + side] = packet.number(3, row);
+        values[7 + side] = shape.after.value(7 + side, packet, 4, row);
+        for (int column = 1; column < shape.side(side).carried.length(); column++, next++) {
+          values[next] = shape.after.value(next, packet, 4 + column, row);
+        }
+      }
+      return values;
     }
 
     void close() {
@@ -155,7 +195,7 @@ final class Join extends StatefulProcessor<Long, Row, byte[]> {
       live.gauge.took(Gauge.JOIN, done - begun, frame.rows());
       byNode.forEach((node, n) -> live.gauge.joined(node, n[0]));
       byNode.clear();
-      frame = new Frame.Builder(shape.result());
+      frame = new Frame.Builder(shape.result);
     }
   }
 
@@ -194,10 +234,10 @@ final class Join extends StatefulProcessor<Long, Row, byte[]> {
   /** Put a tuple into its bin; returns those of the other side there. */
   private List<Tuple> add(Table table, int side, Tuple tuple) {
     Frame packet = tuple.packet;
-    int[] on = shape.on(side);
+    int[] on = shape.side(side).on;
     Object[] values = new Object[on.length];
     for (int i = 0; i < on.length; i++) {
-      switch (shape.carried(side).charAt(on[i])) {
+      switch (shape.side(side).carried.charAt(on[i])) {
         case 's' -> values[i] = java.nio.ByteBuffer.wrap(packet.bytes(4 + on[i], tuple.row));
         case 'd' -> values[i] = Double.doubleToLongBits(packet.real(4 + on[i], tuple.row) + 0.0);
         default -> values[i] = packet.number(4 + on[i], tuple.row);

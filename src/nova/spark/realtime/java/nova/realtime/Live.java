@@ -1,14 +1,13 @@
 package nova.realtime;
 
 import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLongArray;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * A query that runs in this JVM: its plans, its counts, and whether it is to come to an end. Tasks find it by name; the
@@ -18,8 +17,8 @@ public final class Live {
   private static final Map<String, Live> ALL = new ConcurrentHashMap<>();
   private static final long NONE = Long.MAX_VALUE;
 
-  /** Sources by row: the hash of their ids. Rows of newcomers follow. */
-  private volatile long[] sourceHash = {};
+  private volatile Sources sources = new Sources(new long[0], new UTF8String[0]);
+  private volatile UTF8String[] nodes = {};
   private volatile Timeline timeline = new Timeline(new long[0], new Routes[0]);
   private long lastWindow = Long.MIN_VALUE;
   /** First window of a switch that is being written down: its tuples wait. */
@@ -88,15 +87,51 @@ public final class Live {
     return position.get(side);
   }
 
-  /** Hashes of the sources' ids, as little-endian longs. */
-  public void sources(byte[] hashes) {
-    long[] told = new long[hashes.length / 8];
-    ByteBuffer.wrap(hashes).order(ByteOrder.LITTLE_ENDIAN).asLongBuffer().get(told);
-    sourceHash = told;
+  /** Sources by row; rows of newcomers follow. */
+  static final class Sources {
+    private final long[] hash;
+    private final UTF8String[] name;
+
+    Sources(long[] hash, UTF8String[] name) {
+      this.hash = hash;
+      this.name = name;
+    }
+
+    boolean know(long row) {
+      return row >= 0 && row < hash.length;
+    }
+
+    /** The hash of its id. */
+    long hash(int row) {
+      return hash[row];
+    }
+
+    UTF8String name(int row) {
+      return name[row];
+    }
   }
 
-  long[] sources() {
-    return sourceHash;
+  /** A frame with the hashes and ids of the sources, one with the ids of the nodes. */
+  public void names(byte[] told, byte[] hosts) {
+    Frame frame = Frame.all(told, "ls").get(0);
+    long[] hash = new long[frame.rows];
+    for (int i = 0; i < hash.length; i++) hash[i] = frame.number(0, i);
+    sources = new Sources(hash, texts(frame, 1));
+    nodes = texts(Frame.all(hosts, "s").get(0), 0);
+  }
+
+  private static UTF8String[] texts(Frame frame, int column) {
+    UTF8String[] texts = new UTF8String[frame.rows];
+    for (int i = 0; i < texts.length; i++) texts[i] = UTF8String.fromBytes(frame.bytes(column, i));
+    return texts;
+  }
+
+  Sources sources() {
+    return sources;
+  }
+
+  UTF8String node(int row) {
+    return nodes[row];
   }
 
   /** Readers stop at once, so that the batch ends and is committed; a batch that begins afterwards reads nothing. */

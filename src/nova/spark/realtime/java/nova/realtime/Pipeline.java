@@ -33,13 +33,14 @@ public final class Pipeline {
         .flatMap(new Router(shape, side), Encoders.row(Router.PACKET));
   }
 
-  /** Frames of results. Tuples up to `lateMs` behind the latest of their own stream are never dropped. */
-  public static Dataset<byte[]> joined(Shape shape, Dataset<Row> left, Dataset<Row> right, long lateMs) {
+  /** Frames of results of the query `name`. Tuples up to `lateMs` behind the latest of their own stream are never dropped. */
+  public static Dataset<byte[]> joined(
+      Shape shape, String name, Dataset<Row> left, Dataset<Row> right, long lateMs) {
     String late = lateMs + (shape.bucketUs + 999) / 1000 + " milliseconds";
     return left.withWatermark("bucket_end", late)
         .union(right.withWatermark("bucket_end", late))
         .groupByKey((MapFunction<Row, Long>) packet -> packet.getLong(0), Encoders.LONG())
-        .transformWithState(new Join(shape), TimeMode.EventTime(), OutputMode.Update(), Encoders.BINARY());
+        .transformWithState(new Join(shape, name), TimeMode.EventTime(), OutputMode.Update(), Encoders.BINARY());
   }
 
   /** Start to join; results go to the folder `results`, state to `checkpoint`, the latter every `everyMs`. */

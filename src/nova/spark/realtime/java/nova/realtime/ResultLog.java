@@ -45,7 +45,7 @@ final class ResultLog extends ForeachWriter<byte[]> {
     Gauge gauge = live.gauge;
     if (!gauge.timed()) return;
     long now = Numbers.nowUs();
-    for (Frame frame : Frame.all(body, shape.result())) {
+    for (Frame frame : Frame.all(body, shape.result)) {
       if (gauge.outHere()) gauge.took(Gauge.SINK, now - frame.stamp, frame.rows);
       for (int row = 0; row < frame.rows; row++) {
         long due = gauge.dueUs(Math.max(frame.number(5, row), frame.number(6, row)));
