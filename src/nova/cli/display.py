@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from nova.spark.job.run import Run
 
 REFRESH_S = 0.5
+SHOWN = ("p50", "p90", "p99", "p99.99", "max")
+"""What is shown of latencies."""
 HOSTS = 12
 """Hosts on the display: the busiest."""
 
@@ -50,25 +52,22 @@ class Display:
         self._told = set(warnings)
         if self._live is None:
             return
-        self._live.update(Group(_queries(run), _stages(run), _hosts(run)), refresh=True)
+        self._live.update(Group(_queries(run), _latencies(run), _hosts(run)), refresh=True)
 
 
 def _queries(run: Run) -> Table:
     seconds = time.time() - run.began
     table = Table(title=f"running for {seconds:.0f} s", title_justify="left")
-    shown = ("p50", "p90", "p99", "p99.99")
-    columns = ["in/s", "out/s", "results", *(f"{p} ms" for p in shown), "watermark", "late", "dead", "state"]
+    columns = ["in/s", "out/s", "results", "watermark", "late", "dead", "state"]
     for name in ("query", *columns):
         table.add_column(name, justify="left" if name in ("query", "watermark") else "right")
     for one in run.running:
         now, told = one.meter.lately(), one.meter.report(seconds)
-        latency = now.latency_ms or {}
         table.add_row(
             Text(told["query"]),
             f"{now.tuples_per_s:,.0f}",
             f"{now.results_per_s:,.0f}",
             f"{told['results']:,}",
-            *(_ms(latency.get(p)) for p in shown),
             told["watermark"] or "–",
             f"{told['late_tuples']:,}",
             f"{sum(told['dead_letters'].values()):,}",
@@ -77,15 +76,28 @@ def _queries(run: Run) -> Table:
     return table
 
 
-def _stages(run: Run) -> Table:
-    """Where the time from event to sink goes."""
-    table = Table(title="of that, median ms", title_justify="left")
-    for name in ("query", *STAGES):
-        table.add_column(name, justify="left" if name == "query" else "right")
+def _latencies(run: Run) -> Table:
+    """Latency from event to sink, and where it goes."""
+    table = Table(title="event to sink, ms", title_justify="left")
+    for name in ("query", "", *SHOWN):
+        table.add_column(name, justify="left" if name in ("query", "") else "right")
     for one in run.running:
-        stages = one.meter.lately().stages_ms
-        table.add_row(Text(one.meter.query), *(_ms((stages.get(stage) or {}).get("p50")) for stage in STAGES))
+        now = one.meter.lately()
+        for query, stage, *ms in latencies(one.meter.query, now.latency_ms, now.stages_ms):
+            table.add_row(Text(query), stage, *ms)
     return table
+
+
+def latencies(
+    query: str, latency_ms: dict[str, float] | None, stages_ms: dict[str, dict[str, float] | None]
+) -> list[tuple[str, ...]]:
+    """Rows of a table with the columns `SHOWN`: a query's latency, then its parts where they are known."""
+
+    def row(name: str, stage: str, told: dict[str, float] | None) -> tuple[str, ...]:
+        return name, stage, *(_ms((told or {}).get(p)) for p in SHOWN)
+
+    parts = [row("", stage, stages_ms[stage]) for stage in STAGES if stages_ms.get(stage)]
+    return [row(query, "in all", latency_ms), *parts]
 
 
 def _state(state: dict[str, int]) -> str:

@@ -409,6 +409,8 @@ def _pair(option: str, field: str) -> tuple[str, str]:
 
 
 def _print(report: dict[str, Any]) -> None:
+    from nova.cli.display import SHOWN, latencies
+
     table(
         "Run",
         ["", "value"],
@@ -429,28 +431,21 @@ def _print(report: dict[str, Any]) -> None:
     )
     table(
         "Event to sink, ms",
-        ["query", "median", "90th", "99th", "99.99th percentile", "most", "counted from", "watermark"],
+        ["query", "", *SHOWN],
+        [line for q in report["queries"] for line in latencies(q["query"], q["latency_ms"], q["stages_ms"])],
+    )
+    table(
+        "Event time",
+        ["query", "latency is counted from", "watermark"],
         [
             (
                 q["query"],
-                *((q["latency_ms"] or {}).get(p) for p in ("p50", "p90", "p99", "p99.99", "max")),
-                q["latency_clock"] or "no time: files are read as they come; --speed gives one",
+                q["latency_clock"] or "nothing: files are read as they come; --speed gives a time",
                 q["watermark"],
             )
             for q in report["queries"]
         ],
     )
-    staged = [q for q in report["queries"] if q["stages_ms"]]
-    if staged:
-        stages = list(staged[0]["stages_ms"])
-        table(
-            "Of that, median and 99th percentile, ms",
-            ["query", *stages],
-            [
-                (q["query"], *(f"{q['stages_ms'][s]['p50']:.3g}, {q['stages_ms'][s]['p99']:.3g}" for s in stages))
-                for q in staged
-            ],
-        )
     table(
         "Hosts, tuples/s",
         ["node", "measured", "planned", "capacity", "used %", "planned %", "results"],
