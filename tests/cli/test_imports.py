@@ -1,4 +1,9 @@
-"""Roads in: samples in the form that the tools write, and the tables that come of them."""
+"""Roads in: samples in the form that the tools write, and the tables that come of them.
+
+Recorded from the tools themselves: `ansible-*.json` (ansible-inventory, core 2.19, of `inventory.yaml` and `hosts`) and
+`prometheus-blackbox.json` (Prometheus 2.42 and blackbox_exporter 0.23 on one machine, one target out of reach). The
+others follow the tools' documentation.
+"""
 
 from __future__ import annotations
 
@@ -81,6 +86,18 @@ def test_of_a_probe_s_phases_the_round_trip_counts(tmp_path: Path) -> None:
     assert told["warnings"] == ["2 series of other phases than rtt or connect left out"]
 
 
+def test_recorded_blackbox_probes_leave_out_who_does_not_answer(tmp_path: Path) -> None:
+    told = invoke_json("import", "prometheus", SAMPLES / "prometheus-blackbox.json", "-o", tmp_path)
+    assert [(row["from"], row["to"]) for row in rows(tmp_path / "rtt.csv")] == [
+        ("gw-1", "127.0.0.2"), ("gw-1", "127.0.0.3"), ("gw-2", "127.0.0.1"),
+    ]  # fmt: skip
+    assert all(0.01 < float(row["rtt_ms"]) < 1 for row in rows(tmp_path / "rtt.csv"))
+    assert told["warnings"] == [
+        "1 failed or empty measurements left out",
+        "8 series of other phases than rtt or connect left out",
+    ]
+
+
 def test_who_probes_is_the_instance_where_another_label_says_whom(tmp_path: Path) -> None:
     invoke("import", "prometheus", SAMPLES / "prometheus-ping-exporter.json", "-o", tmp_path)
     assert rows(tmp_path / "rtt.csv") == [
@@ -141,8 +158,9 @@ def test_consul_rtts(tmp_path: Path) -> None:
     assert "cannot be compared" in invoke("import", "consul", file, "-o", tmp_path).stderr
 
 
-def test_an_ini_inventory(tmp_path: Path) -> None:
-    assert invoke("import", "ansible", SAMPLES / "hosts", "-o", tmp_path, "--capacity", "100/s").exit_code == 0
+@pytest.mark.parametrize("file", ["hosts", "ansible-hosts.json"])
+def test_an_ini_inventory_reads_as_ansible_itself_tells_it(file: str, tmp_path: Path) -> None:
+    assert invoke("import", "ansible", SAMPLES / file, "-o", tmp_path, "--capacity", "100/s").exit_code == 0
     found = {row["id"]: (float(row["capacity"]), row["address"], row["group"]) for row in rows(tmp_path / "nodes.csv")}
     assert found == {
         "bastion.example.org": (100.0, "", ""),

@@ -59,7 +59,8 @@ class Results:
         said = [
             f"{sink.sink} gets {rate(sink.results)} results/s"
             + (f" and {rate(sink.hosted)} tuples/s of other input" if sink.hosted > 0 else "")
-            + f", and can take {rate(sink.limit)}"
+            + f", and can take {rate(sink.limit)}: raise its capacity if it takes more, or have fewer results (a "
+            "filter, a narrower window, `selectivity`)"
             for sink in self.sinks
             if sink.overloaded
         ]

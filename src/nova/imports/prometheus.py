@@ -56,8 +56,8 @@ def read(path: Path, unit: str | None, from_label: str | None, to_label: str | N
         told.append(f"{other} series of other phases than {' or '.join(PHASES)} left out")
     if whole:
         told.append(
-            "probe_duration_seconds counts resolving and connecting, too; the round trip alone is"
-            ' probe_icmp_duration_seconds{phase="rtt"}'
+            "probe_duration_seconds counts resolving and connecting, too, and the time-out of probes that failed; the "
+            'round trip alone is probe_icmp_duration_seconds{phase="rtt"}'
         )
     return Imported({"rtt": latency_rows(measured)}, told)
 

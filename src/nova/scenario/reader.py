@@ -264,7 +264,7 @@ def _note_encoding(path: Path, faults: Faults) -> None:
             try:
                 raw.decode("utf-8")
             except UnicodeDecodeError as error:
-                fix = f"save the file as UTF-8, say with `iconv -f WINDOWS-1252 -t UTF-8 {path.name}`"
+                fix = f"save the file as UTF-8, say with `iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8.csv`"
                 faults.add(
                     str(path),
                     f"not UTF-8 text: {fix}",

@@ -94,7 +94,13 @@ def feeds_of(scenario: Scenario) -> dict[str, Feed]:
         if name not in used:
             continue
         if given is None:
-            missing.append(Fault(str(scenario.path), "to run, a stream needs an `input`", field=f"streams.{name}"))
+            missing.append(
+                Fault(
+                    str(scenario.path),
+                    "to run, a stream needs an `input`; `input: {format: generator}` makes tuples up",
+                    field=f"streams.{name}",
+                )
+            )
             continue
         rows = scenario.problem.sources_of(row)
         feeds[name] = Feed(
