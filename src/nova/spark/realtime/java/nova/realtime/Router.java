@@ -50,10 +50,13 @@ final class Router implements FlatMapFunction<Row, Row> {
       }
     }
     if (rows == 0) return Collections.emptyIterator();
-    live.gauge.read(side, rows, strangers, earliest, latest);
-    if (mine.before != null) {
-      frames = List.of(passing(frames, sources));
-      for (int i = 0; i < frames.get(0).rows; i++) latest = Math.max(latest, frames.get(0).number(1, i));
+    if (mine.before == null) {
+      live.gauge.read(side, rows, strangers, earliest, latest);
+    } else { // what does not pass is not the stream's that the plan knows
+      Frame passed = passing(frames, sources);
+      live.gauge.read(side, strangers + passed.rows, strangers, earliest, latest);
+      for (int i = 0; i < passed.rows; i++) latest = Math.max(latest, passed.number(1, i));
+      frames = List.of(passed);
     }
     Live.Timeline timeline = live.enter(Math.floorDiv(latest, shape.windowUs));
     Map<Long, Frame.Builder> packets = new HashMap<>();
