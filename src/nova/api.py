@@ -24,14 +24,13 @@ from nova.controller import events
 from nova.controller.changes import Change
 from nova.controller.codec import event_from_json, lines_of, parse_steps
 from nova.controller.controller import Controller, Waiting
-from nova.controller.events import Event, OneEvent
-from nova.controller.stability import Stability
+from nova.controller.events import Event
 from nova.evaluation.metrics import Measured, Metrics
 from nova.evaluation.simulation.result import Arrivals, SimulationResult
 from nova.extras import optional, require
 from nova.model import plan as model_plan
 from nova.model.errors import BrokenPlan, Infeasible, InvalidInput, NovaError
-from nova.model.options import Options
+from nova.model.options import Options, Stability
 from nova.model.problem import Problem
 from nova.scenario import Model, Scenario, load
 
@@ -309,8 +308,8 @@ def _steps(happened: EventLike | Iterable[EventLike] | str | Path) -> Iterable[t
     if isinstance(happened, str | Path):
         path = Path(happened)
         return (step.events for step in parse_steps(lines_of(path), str(path)))
-    several = [happened] if isinstance(happened, OneEvent | Mapping) else list(happened)
-    return [(one if isinstance(one, OneEvent) else event_from_json(dict(one)),) for one in several]
+    several = [happened] if isinstance(happened, Event | Mapping) else list(happened)
+    return [(one if isinstance(one, Event) else event_from_json(dict(one)),) for one in several]
 
 
 def _scenario(what: Plannable, overrides: Mapping[str, Any] | None = None) -> Scenario:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from nova.controller import Controller, Stability
+from nova.controller import Controller
 from nova.controller.materialize import plan_of, problem_of
 from nova.evaluation.metrics import flows, node_limit, node_load, overloaded
-from nova.model.options import Options
+from nova.model.options import Options, Stability
 from nova.model.plan import Plan
 from nova.model.problem import Dense, Equal, Latency, Problem, Query
 from nova.optimizer import optimize

@@ -25,10 +25,9 @@ from nova.controller import (
     RateChanged,
     SourceAdded,
     SourceRemoved,
-    Stability,
 )
 from nova.controller.schema import GONE
-from nova.model.options import Options
+from nova.model.options import Options, Stability
 from nova.model.problem import Nodes, Pairs, Problem, Query, Sources
 from nova.optimizer import optimize
 from nova.synthetic import draw

@@ -16,10 +16,9 @@ from nova.controller import (
     NodeRemoved,
     RateChanged,
     SinkMoved,
-    Stability,
 )
 from nova.model.errors import Infeasible
-from nova.model.options import Options
+from nova.model.options import Options, Stability
 from nova.model.problem import Problem
 from nova.optimizer import optimize
 from nova.synthetic import draw

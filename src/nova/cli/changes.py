@@ -14,7 +14,8 @@ import typer
 from nova.cli.output import table
 
 if TYPE_CHECKING:
-    from nova.controller import Change, Controller, Stability
+    from nova.controller import Change, Controller
+    from nova.model.options import Stability
 
 SHOWN = 100
 """Changes listed in a table; the rest is counted, and `--json` has them all."""
@@ -37,7 +38,7 @@ HYSTERESIS = typer.Option(
 
 def stability_of(jitter_ms: float | None, migration_ms: float | None, hysteresis: float | None) -> Stability:
     """The options of stability, with defaults for those not given."""
-    from nova.controller.stability import Stability
+    from nova.model.options import Stability
 
     given: dict[str, Any] = {"jitter_ms": jitter_ms, "migration_ms": migration_ms, "hysteresis": hysteresis}
     return Stability(**{name: value for name, value in given.items() if value is not None})

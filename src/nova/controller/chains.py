@@ -1,33 +1,18 @@
-"""Chains: joins that read each other's results. What an event on streams or queries means for the streams made between
-them, and where those are born."""
+"""Chains: joins that read each other's results. Which sources the streams between them have after events, at which
+rates, and where those are born."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-
 import numpy as np
 
-from nova.controller.apply import Impact, apply
-from nova.controller.derived import with_derived
-from nova.controller.events import Event, QueryRemoved, RateChanged, SinkMoved, SourceAdded, SourceRemoved
-from nova.controller.names import Names
+from nova.controller.events.event import Event
+from nova.controller.events.sources import RateChanged, SourceAdded, SourceRemoved, with_derived
+from nova.controller.impact import Impact
 from nova.controller.schema import NONE
 from nova.controller.state import State
 
 SAME = 1e-12
 """Rates that differ by less, relative to their size, are the same."""
-
-
-def with_parts(events: Iterable[Event], names: Names) -> Iterator[Event]:
-    """The events, each on a query of several joins followed by what it means for the joins it reads from."""
-    for event in events:
-        if not isinstance(event, SinkMoved | QueryRemoved):
-            yield event
-            continue
-        parts = [names.rule(part).id for part in names.parts_of(names.query_rows[event.query])]
-        for query in (event.query, *parts):
-            yield replace(event, query=query)
 
 
 def follow(state: State, impact: Impact) -> None:
@@ -52,7 +37,8 @@ def follow(state: State, impact: Impact) -> None:
             elif abs(float(sources["rate"][present[name]]) - rate) > SAME * rate:
                 found.append(RateChanged(stream=stream, source=name, rate=rate))
         for event in with_derived(found, names):
-            apply(state, event, impact)
+            impact.events += 1
+            event.apply(state, impact)
 
 
 def relink(state: State) -> None:

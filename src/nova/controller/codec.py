@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from nova.controller import changes as c
 from nova.controller import events as e
+from nova.controller.events.event import LATENCIES, RATES
 from nova.model.errors import Fault, InvalidInput
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def event_from_json(document: Any, file: str = "event", line: int | None = None)
             ]
         ) from None
     event = kind(**{field.name: getattr(checked, field.name) for field in fields(kind)})
-    faults = [Fault(file, message, line, field, _short(value)) for field, message, value in e.faults_in(event)]
+    faults = [Fault(file, message, line, field, _short(value)) for field, message, value in event.faults()]
     if faults:
         raise InvalidInput(faults)
     return event
@@ -171,8 +172,8 @@ def _model(name: str) -> type[BaseModel]:
     from nova.model.units import RATE, RTT
 
     readers: dict[str, Callable[[Any], Any]] = {
-        **dict.fromkeys(e.RATES, RATE.parse),
-        **dict.fromkeys((*e.LATENCIES, "window_ms"), RTT.parse),
+        **dict.fromkeys(RATES, RATE.parse),
+        **dict.fromkeys((*LATENCIES, "window_ms"), RTT.parse),
         "time": _milliseconds,
         "on": lambda value: (value,) if isinstance(value, str) else value,
         "labels": lambda value: {k: _label(v) for k, v in value.items()} if isinstance(value, dict) else value,

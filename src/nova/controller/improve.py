@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nova.controller.apply import Impact
+from nova.controller.impact import Impact
 from nova.controller.ledger import (
     NOWHERE,
     RESERVE,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
 
+import numpy.typing as npt
 import pyarrow as pa
 
+from nova.controller.events.event import Finding
 from nova.controller.join_rules import Rule
 from nova.model.links import Link
 from nova.model.metrics import Metric
 from nova.model.problem import Derived, Problem
 from nova.query import MADE_OF
+from nova.scenario.faults import suggestion
 
 T = TypeVar("T")
 
@@ -107,6 +110,10 @@ class Names:
                     ahead.append(part)
         return found
 
+    def with_parts(self, query: str) -> list[str]:
+        """Id of a query, followed by those of the joins whose results it reads."""
+        return [query, *(self.rule(part).id for part in self.parts_of(self.query_rows[query]))]
+
     def readers_of(self, stream: int) -> list[int]:
         """Rows of the queries that read a stream, as it is born or made something of, directly or through others."""
         found: list[int] = []
@@ -148,15 +155,99 @@ class Names:
         _put(self.sources, row, name)
         self.source_rows[stream][name] = row
 
-
-def query_like(names: Names, left: str, right: str, on: tuple[str, ...] | None) -> int | None:
-    """Row of a running query that joins the same streams on the same attributes, and so knows their values."""
-    for row, rule in enumerate(names.queries):
-        if rule is not None and rule.attributes == on:
-            streams = {names.streams[stream] for stream in rule.streams}
-            if streams == {left, right}:
+    def query_like(self, left: str, right: str, on: tuple[str, ...] | None) -> int | None:
+        """Row of a running query that joins the same streams on the same attributes, and so knows their values."""
+        for row, rule in enumerate(self.queries):
+            if rule is None or rule.attributes != on:
+                continue
+            if {self.streams[stream] for stream in rule.streams} == {left, right}:
                 return row
-    return None
+        return None
+
+    def new_rule(self, query: str, streams: tuple[int, int], window_ms: float) -> Rule:
+        """A rule that joins the pairs it is told, and nothing else."""
+        return Rule(query, streams, window_ms, "pairs")
+
+
+class NamesAhead:
+    """The names as they will be after the events of a batch looked at so far, for checking the next one."""
+
+    def __init__(self, names: Names, node_of: npt.NDArray[Any], dimensions: int) -> None:
+        self.names, self.node_of, self.dimensions = names, node_of, dimensions
+        self.nodes: dict[str, bool] = {}
+        """Nodes added or removed so far: whether they exist."""
+        self.gone: set[str] = set()
+        """Nodes removed so far, even if added again: their sources are gone."""
+        self.sources: dict[tuple[str, str], str | None] = {}
+        """Sources added (their node) or removed (None) so far."""
+        self.queries: dict[str, tuple[str, str] | None] = {}
+        """Queries added (their streams) or removed so far."""
+        self.streams: set[str] = set()
+
+    def has_node(self, name: str) -> bool:
+        """Whether there is a node of this id."""
+        return self.nodes.get(name, name in self.names.node_rows)
+
+    def has_source(self, stream: str, name: str) -> bool:
+        """Whether a stream has a source of this id."""
+        key = (stream, name)
+        if key in self.sources:
+            return self.sources[key] is not None
+        row = self.names.source(stream, name)
+        return row >= 0 and not (self.gone and self.names.nodes[int(self.node_of[row])] in self.gone)
+
+    def has_stream(self, name: str) -> bool:
+        """Whether there is, or was, a stream of this id."""
+        return name in self.streams or name in self.names.stream_rows
+
+    def streams_of(self, query: str) -> tuple[str, str] | None:
+        """The two streams that a query joins; None where there is no such query."""
+        if query in self.queries:
+            return self.queries[query]
+        row = self.names.query_rows.get(query, -1)
+        if row < 0:
+            return None
+        left, right = self.names.rule(row).streams
+        return self.names.streams[left], self.names.streams[right]
+
+    def chain_of(self, query: str) -> str | None:
+        """The query of several joins that a query is, or is a part of; None where it is a join of two streams."""
+        row = -1 if query in self.queries else self.names.query_rows.get(query, -1)
+        if row < 0:
+            return None
+        makes = self.names.rule(row).makes
+        if makes is not None:
+            return self.names.rule(self.names.readers_of(makes)[-1]).id
+        return query if self.names.parts_of(row) else None
+
+    def missing_node(self, field: str, name: str) -> Iterator[Finding]:
+        """What is wrong where there is no such node."""
+        if not self.has_node(name):
+            yield field, f"no such node{suggestion(name, self.names.node_rows)}", name
+
+    def missing_query(self, field: str, name: str) -> Iterator[Finding]:
+        """What is wrong where there is no such query."""
+        if self.streams_of(name) is None:
+            yield field, f"no such query{suggestion(name, self.names.query_rows)}", name
+
+    def missing_stream(self, field: str, name: str) -> Iterator[Finding]:
+        """What is wrong where there is no such stream."""
+        if not self.has_stream(name):
+            yield field, f"no such stream{suggestion(name, self.names.streams)}", name
+
+    def missing_source(self, field: str, stream: str, name: str) -> Iterator[Finding]:
+        """What is wrong where there is no such stream, or it has no such source."""
+        if not self.has_stream(stream):
+            yield from self.missing_stream("stream", stream)
+        elif not self.has_source(stream, name):
+            row = self.names.stream_rows.get(stream, -1)
+            known = self.names.source_rows[row] if row >= 0 else {}
+            yield field, f"stream {stream!r} has no such source{suggestion(name, known)}", name
+
+    def missing_label(self, field: str, name: str) -> Iterator[Finding]:
+        """What is wrong where nodes have no such label."""
+        if name not in self.names.labels:
+            yield field, f"the nodes have no such label{suggestion(name, self.names.labels)}", name
 
 
 def _put(names: list[T], row: int, name: T) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nova.controller.apply import Impact
+from nova.controller.impact import Impact
 from nova.controller.ledger import (
     NOWHERE,
     RESERVE,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nova.controller.apply import Impact
+from nova.controller.impact import Impact
 from nova.controller.ledger import RESERVE, drop_all, own_costs, put, times_at, total_cost
 from nova.controller.materialize import Materialized, problem_with, replicas_of
 from nova.controller.schema import HYSTERESIS, RUNNING, STAY, WAITING, WORTH, Values
@@ -254,7 +254,7 @@ def _separate(group: list[int], fresh: dict[int, _Placement]) -> bool:
 
 def _take_over(state: State, impact: Impact, group: list[int], fresh: dict[int, _Placement]) -> None:
     """Run a group as the fresh plan has it."""
-    cause = next(iter((*impact.reasons.values(), *impact.opened.values(), *impact.crowded.values())), "a measurement")
+    cause = impact.cause
     for row in group:
         drop_all(state.handle, row)
         state.backlog.remove(row)

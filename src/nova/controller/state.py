@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from nova.controller.ledger import end_step, joins_of, refresh_ideals, show_room, thread
+from nova.controller import ledger
 from nova.controller.measurements import Measurements
 from nova.controller.names import Names
 from nova.controller.schema import (
@@ -28,14 +28,15 @@ from nova.controller.schema import (
     SOURCE,
     SPARE_TOP,
     STEP,
+    WAITING,
     WINDOWS,
     Handle,
     Records,
     pack,
 )
-from nova.controller.stability import Stability
+from nova.costspace import CostSpace, embed_new, vivaldi
 from nova.model.load import node_loads
-from nova.model.options import AT_HOST, LEG_WEIGHTS, Options
+from nova.model.options import AT_HOST, LEG_WEIGHTS, Options, Stability
 from nova.model.plan import Plan
 from nova.model.policy import DENSE, SQUARE, UNLIMITED, may_slice, sliced, usable, usable_room
 from nova.model.problem import Floats, Key, Problem
@@ -179,7 +180,7 @@ class State:
             },
         )
         state._take_replicas(plan)
-        thread(state.handle, len(sources), len(joins), len(plan.replicas))
+        ledger.thread(state.handle, len(sources), len(joins), len(plan.replicas))
         state._fill_rtts(problem)
         used = state.nodes["used"][: len(nodes)]
         rows = np.flatnonzero(room > 0).astype(np.int32)
@@ -189,7 +190,7 @@ class State:
         taken = np.flatnonzero(state.index.node >= 0)
         state.nodes["slot"][state.index.node[taken]] = taken
         state.stale()
-        refresh_ideals(state.handle, np.arange(len(joins)))
+        state.refresh_ideals(np.arange(len(joins)))
         return state
 
     def _take_replicas(self, plan: Plan) -> None:
@@ -317,7 +318,7 @@ class State:
         elif room <= 0 and slot >= 0:
             self.close_node(row)
         elif slot >= 0:
-            show_room(self.handle, row)
+            ledger.show_room(self.handle, row)
 
     def close_node(self, row: int) -> None:
         """Take a node out of the index."""
@@ -326,13 +327,87 @@ class State:
             self.index.drop(slot)
             self.nodes["slot"][row] = -1
 
-    def place_node(self, row: int, at: Floats, height: float) -> None:
-        """A node has other coordinates."""
+    def locate(
+        self, coordinates: Sequence[float] | None, height: float, rtts: Mapping[str, float] | None
+    ) -> tuple[Floats, float]:
+        """Where a node is: coordinates as given, or from RTTs to nodes that stay where they are (Phase I for one)."""
+        if coordinates is not None:
+            return np.array(coordinates, dtype=np.float64), height
+        assert rtts is not None
+        nodes = self.nodes
+        rows = np.array([self.names.node(name) for name in rtts], np.int32)
+        space = CostSpace(nodes["at"][: nodes.end], nodes["height"][: nodes.end])
+        at, found = embed_new(space, rows, np.array(list(rtts.values())), heights=self.lifted)
+        return at, float(found)
+
+    def vivaldi_step(self, here: int, there: int, rtt_ms: float) -> tuple[Floats, float]:
+        """Where a node belongs that measured a round trip to another one, which stays."""
+        at, height = self.nodes["at"], self.nodes["height"]
+        mine = vivaldi.Peer(at[here], float(height[here]), vivaldi.FIRST_ERROR)
+        other = vivaldi.Peer(at[there], float(height[there]), 0.0)
+        moved = vivaldi.update(mine, other, rtt_ms, heights=self.lifted)
+        return moved.coordinate, moved.height
+
+    def move_node(self, row: int, at: Floats, height: float) -> list[int]:
+        """A node has other coordinates. Returns the sub-joins with a source or their sink there."""
         nodes = self.nodes
         nodes["at"][row], nodes["height"][row] = at, height
         if nodes["slot"][row] >= 0:
             self.close_node(row)
             self.open_node(row)
+        pinned = self.joins_pinned_at(row)
+        if len(pinned):
+            self.refresh_ideals(pinned)
+        return [int(join) for join in pinned]
+
+    def drifted(self, row: int) -> float:
+        """How far a node is, in ms, from where it was when its sub-joins were last considered."""
+        anchor, at = self.nodes["anchor"][row], self.nodes["at"][row]
+        return float(np.linalg.norm(anchor[:-1] - at)) + abs(float(anchor[-1]) - float(self.nodes["height"][row]))
+
+    def anchor(self, row: int) -> None:
+        """A node's sub-joins are considered where it is now."""
+        anchor = self.nodes["anchor"][row]
+        anchor[:-1], anchor[-1] = self.nodes["at"][row], self.nodes["height"][row]
+
+    def latency(self, here: int, there: int) -> float:
+        """ms between two nodes: as measured, or by the cost space."""
+        return float(ledger.latency(self.handle, here, there))
+
+    def queries_to(self, node: int) -> list[int]:
+        """Rows of the queries whose sink is a node."""
+        return [int(row) for row in np.flatnonzero(self.queries["sink"] == node)]
+
+    # replicas
+
+    def joins_on(self, node: int) -> list[int]:
+        """Rows of the sub-joins that run on a node."""
+        return [int(join) for join in ledger.joins_on(self.handle, node)]
+
+    def hosts_of(self, join: int) -> list[int]:
+        """Rows of the nodes that a sub-join runs on, one for each replica."""
+        found = []
+        row = int(self.joins["first"][join])
+        while row >= 0:
+            found.append(int(self.replicas["node"][row]))
+            row = int(self.replicas["next"][row])
+        return found
+
+    def recharge(self, joins: Rows) -> tuple[list[int], list[int]]:
+        """Charge hosts anew after rates of sub-joins changed. Returns the nodes that have more room now, and the
+        sub-joins of replicas that were dropped because their hosts cannot take them any more."""
+        before = int(self.counts[REMOVED])
+        opened = ledger.recharge(self.handle, joins)
+        return [int(node) for node in opened], self._dropped_since(before)
+
+    def shed(self, node: int) -> list[int]:
+        """Drop what a node cannot keep. Returns the sub-joins whose replicas these were."""
+        before = int(self.counts[REMOVED])
+        ledger.shed(self.handle, node)
+        return self._dropped_since(before)
+
+    def _dropped_since(self, count: int) -> list[int]:
+        return [int(join) for join in self.replicas["join"][self.rows_removed(count)]]
 
     # sources and sub-joins
 
@@ -416,9 +491,29 @@ class State:
             if after >= 0:
                 joins["before"][after, 0 if joins["left"][after] == source else 1] = before
 
+    def stop_join(self, join: int) -> None:
+        """A sub-join has no replicas any more, and waits."""
+        ledger.drop_all(self.handle, join)
+        self.joins["state"][join] = WAITING
+
+    def end_join(self, join: int) -> None:
+        """A sub-join is gone."""
+        ledger.drop_all(self.handle, join)
+        self.unlink_join(join)
+        self.joins["state"][join] = NONE
+        self.backlog.remove(join)
+
+    def waits(self, join: int) -> bool:
+        """Whether a sub-join waits for room or for a sink."""
+        return bool(self.joins["state"][join] == WAITING)
+
+    def refresh_ideals(self, joins: Rows | Sequence[int]) -> None:
+        """Work out anew what sub-joins would cost at best, after their ends moved."""
+        ledger.refresh_ideals(self.handle, np.asarray(joins))
+
     def joins_of(self, source: int) -> Rows:
         """Rows of the sub-joins that read a source."""
-        rows: Rows = joins_of(self.handle, source)
+        rows: Rows = ledger.joins_of(self.handle, source)
         return rows
 
     def joins_in(self, query: int) -> Rows:
@@ -429,7 +524,7 @@ class State:
     def joins_pinned_at(self, node: int) -> Rows:
         """Rows of the sub-joins with a source or their sink on a node."""
         parts = [self.joins_of(source) for source in self.sources_on(node)]
-        parts += [self.joins_in(query) for query in np.flatnonzero(self.queries["sink"] == node).tolist()]
+        parts += [self.joins_in(query) for query in self.queries_to(node)]
         return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
 
     def sources_in(self, stream: int) -> list[int]:
@@ -497,7 +592,7 @@ class State:
         for node in nodes:
             for row in self.evicted.pop(node, ()):
                 replicas["evicted_from"][row] = -1
-        end_step(self.handle)
+        ledger.end_step(self.handle)
         self.nodes.free += nodes
         self.sources.free += sources
         self.joins.free += joins

@@ -25,14 +25,13 @@ from nova.controller.join_rules import Rule
 from nova.controller.measurements import Measurements
 from nova.controller.names import Names
 from nova.controller.schema import Records, fingerprint
-from nova.controller.stability import Stability
 from nova.controller.state import Backlog, State
 from nova.journal.errors import Damaged
 from nova.journal.files import write_whole
 from nova.model.links import Link
 from nova.model.metrics import Metric
 from nova.model.operators import Estimate, Grouping, Output, Pipeline, Side
-from nova.model.options import Options
+from nova.model.options import Options, Stability
 from nova.model.problem import Derived, Key, Latency
 from nova.model.requires import Requirement
 from nova.placement.index import HostIndex

@@ -1,4 +1,4 @@
-"""Every knob of a plan, with its unit and where it comes from in the paper."""
+"""Every knob of a plan, with its unit and where it comes from in the paper; and what a running plan moves for."""
 
 from __future__ import annotations
 
@@ -73,4 +73,22 @@ class Options:
 
     def as_dict(self) -> dict[str, Any]:
         """The options as plain values, as `plan.json` keeps them."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Stability:
+    """When a replica that could stay is moved all the same. What must move (its host is gone or too full) moves."""
+
+    jitter_ms: float = 5.0
+    """A node that moved by less than this since its sub-joins were last considered makes nobody look again."""
+    migration_ms: float = 1.0
+    """What a move costs: it has to lower the mean latency of the sub-join's two sources by more than this."""
+    hysteresis: float = 0.02
+    """… and by more than this share of what the sub-join costs now."""
+    effort: int = 6
+    """How hard each event looks for replicas that could give way or fill new room; 0 moves only what must move."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values."""
         return asdict(self)

@@ -1,5 +1,5 @@
-"""Hold: steps of plans where more than distances and room counts: what queries require, budgets of links, metrics, and
-joins that read each other's results.
+"""Bounded: steps of plans where more than distances and room counts: what queries require, budgets of links, metrics,
+and joins that read each other's results.
 
 What an event left without a host, and what no longer stays within bounds, is placed again by the optimizer's own rules
 beside all that runs (`nova.placement.within`), so that plans and steps hold the same bounds. Sub-joins whose costs
@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from nova.controller.apply import Impact
-from nova.controller.ledger import RESERVE, drop_all, joins_on, put, show_room
+from nova.controller.impact import Impact
+from nova.controller.ledger import RESERVE, drop_all, put, show_room
 from nova.controller.materialize import Materialized, problem_with, replicas_of
 from nova.controller.schema import COUPLED, HYSTERESIS, RUNNING, WAITING, WORTH
 from nova.controller.state import State, cut_freely
@@ -38,7 +38,7 @@ NEAR = 32
 Rows = npt.NDArray[np.intp]
 
 
-def hold(state: State, impact: Impact) -> None:
+def place_bounded(state: State, impact: Impact) -> None:
     """Find hosts, within all bounds, for what a batch of events left without; and better ones where that is cheap."""
     state.replan_gain_ms = None
     written = problem_with(state, waiting=True)
@@ -99,7 +99,7 @@ def _near(state: State, impact: Impact, written: Materialized, before: SubJoins,
     because the joins they read from, or those that read them, have moved; not too many."""
     joins = [*impact.repriced]
     for node in impact.crowded:
-        joins += joins_on(state.handle, node).tolist()
+        joins += state.joins_on(node)
     number = {int(join): row for row, join in enumerate(written.join_rows.tolist())}
     rows = [number[join] for join in dict.fromkeys(joins) if join in number]
     ends = ("left_node", "right_node", "sink")
@@ -159,7 +159,7 @@ def _rows(replicas: Replicas) -> npt.NDArray[np.float64]:
 
 def _take_over(state: State, impact: Impact, written: Materialized, running: Replicas, found: _Found) -> None:
     """Run sub-joins as they were placed; what found no host waits."""
-    cause = next(iter((*impact.reasons.values(), *impact.opened.values(), *impact.crowded.values())), "a measurement")
+    cause = impact.cause
     before, after = _by_join(running), _by_join(found.replicas)
     none = np.empty((0, 2 + len(SHARES)))
     moved = []

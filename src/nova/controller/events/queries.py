@@ -1,0 +1,228 @@
+"""Events of queries: what is joined, and where results go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from nova.controller.events.event import Event, Finding, event_kind
+from nova.model.requires import parse
+
+if TYPE_CHECKING:
+    from nova.controller.impact import Impact
+    from nova.controller.join_rules import Rule
+    from nova.controller.names import Names, NamesAhead
+    from nova.controller.state import State
+
+__all__ = ["PairAllowed", "PairWithdrawn", "QueryAdded", "QueryRemoved", "SinkMoved"]
+
+
+@event_kind
+class PairAllowed(Event):
+    """The join matrix now allows a pair of sources. Nothing happens where it did already."""
+
+    kind: ClassVar[str] = "pair_allowed"
+    query: str
+    left: str
+    right: str
+    output_rate: float | None = None
+
+    def check(self, ahead: NamesAhead) -> Iterator[Finding]:
+        yield from _check_pair(self, ahead)
+
+    def apply(self, state: State, impact: Impact) -> None:
+        query, rule, left, right = _pair(self, state.names)
+        if state.find_join(query, left, right) < 0:
+            output = math.nan if self.output_rate is None else self.output_rate
+            impact.add_join(state, query, left, right, output, f"{self.left} ⋈ {self.right} allowed")
+            rule.exceptional = rule.exceptional or rule.kind != "pairs"
+
+
+@event_kind
+class PairWithdrawn(Event):
+    """The join matrix no longer allows a pair of sources. Nothing happens where it did not."""
+
+    kind: ClassVar[str] = "pair_withdrawn"
+    query: str
+    left: str
+    right: str
+
+    def check(self, ahead: NamesAhead) -> Iterator[Finding]:
+        yield from _check_pair(self, ahead)
+
+    def apply(self, state: State, impact: Impact) -> None:
+        query, rule, left, right = _pair(self, state.names)
+        join = state.find_join(query, left, right)
+        if join >= 0:
+            impact.end_join(state, join, f"{self.left} ⋈ {self.right} withdrawn")
+            rule.exceptional = rule.exceptional or rule.kind != "pairs"
+
+
+@event_kind
+class QueryAdded(Event):
+    """A query over streams: joined on an attribute that another running query joins these streams on, by a list of
+    pairs, or (with neither) every left source with every right one."""
+
+    kind: ClassVar[str] = "query_added"
+    new_ids: ClassVar[tuple[str, ...]] = ("query",)
+    query: str
+    left: str
+    right: str
+    sink: str
+    window_ms: float = 1000.0
+    on: tuple[str, ...] | None = None
+    pairs: tuple[tuple[str, str], ...] | None = None
+    requires: str | None = None
+    """Conditions on the labels of its hosts, as in a scenario."""
+
+    def own_faults(self) -> Iterator[Finding]:
+        if not (0 < self.window_ms < math.inf):
+            yield "window_ms", "a positive, finite number of ms expected", self.window_ms
+        if self.on is not None and self.pairs is not None:
+            yield "pairs", "a query joins `on` an attribute or by `pairs`, not both", None
+        if self.requires is not None:
+            try:
+                parse(self.requires)
+            except ValueError as error:
+                yield "requires", str(error), self.requires
+        if self.left == self.right:
+            yield "right", "a stream is not joined with itself", self.right
+
+    def check(self, ahead: NamesAhead) -> Iterator[Finding]:
+        names = ahead.names
+        if ahead.streams_of(self.query) is not None:
+            yield "query", "there is a query of this id already", self.query
+        yield from ahead.missing_node("sink", self.sink)
+        known = True
+        for field, stream in (("left", self.left), ("right", self.right)):
+            if names.stream_rows.get(stream, -1) in names.makers():
+                known = False
+                yield field, "this is what one join makes for another: name streams as they are born", stream
+            elif not ahead.has_stream(stream):
+                known = False
+                yield from ahead.missing_stream(field, stream)
+        for left, right in (self.pairs or ()) if known else ():
+            yield from ahead.missing_source("pairs", self.left, left)
+            yield from ahead.missing_source("pairs", self.right, right)
+        for label in dict.fromkeys(_labels(self.requires)):
+            yield from ahead.missing_label("requires", label)
+        if self.on is not None and known and names.query_like(self.left, self.right, self.on) is None:
+            yield "on", "no running query joins these two streams on this; list the `pairs`", list(self.on)
+
+    def note(self, ahead: NamesAhead) -> None:
+        ahead.queries[self.query] = (self.left, self.right)
+
+    def apply(self, state: State, impact: Impact) -> None:
+        names = state.names
+        streams = (names.stream_rows[self.left], names.stream_rows[self.right])
+        left_side, right_side = (state.sources_in(stream) for stream in streams)
+        rule = names.new_rule(self.query, streams, self.window_ms)
+        pairs: Iterable[tuple[int, int]]
+        if self.pairs is not None:
+            pairs = dict.fromkeys(
+                (names.source_of(streams[0], left), names.source_of(streams[1], right)) for left, right in self.pairs
+            )
+        elif self.on is None:
+            rule.kind = "dense"
+            pairs = ((left, right) for left in left_side for right in right_side)
+        else:
+            model = names.query_like(self.left, self.right, self.on)
+            assert model is not None
+            rule = names.rule(model).copy(self.query, streams, self.window_ms)
+            rule.remember(state.sources["stream"])
+            pairs = ((left, right) for left in left_side for right in rule.others(left, 0))
+        rule.requires = () if self.requires is None else parse(self.requires)
+        query = state.add_query(names.node(self.sink), self.window_ms, rule.key)
+        names.name_query(query, rule)
+        for left, right in pairs:
+            impact.add_join(state, query, left, right, math.nan, f"query {self.query} added")
+
+
+@event_kind
+class QueryRemoved(Event):
+    """Nobody wants a query's results any more."""
+
+    kind: ClassVar[str] = "query_removed"
+    query: str
+
+    def check(self, ahead: NamesAhead) -> Iterator[Finding]:
+        yield from _check_whole(self, ahead)
+
+    def note(self, ahead: NamesAhead) -> None:
+        ahead.queries[self.query] = None
+
+    def parts(self, names: Names) -> Iterator[Event]:
+        for query in names.with_parts(self.query):
+            yield replace(self, query=query)
+
+    def apply(self, state: State, impact: Impact) -> None:
+        query = state.names.query_rows.pop(self.query)
+        for join in state.joins_in(query).tolist():
+            impact.end_join(state, join, f"query {self.query} removed")
+        impact.ended_queries.append(query)
+
+
+@event_kind
+class SinkMoved(Event):
+    """A query's results go to another node."""
+
+    kind: ClassVar[str] = "sink_moved"
+    query: str
+    sink: str
+
+    def check(self, ahead: NamesAhead) -> Iterator[Finding]:
+        yield from _check_whole(self, ahead)
+        yield from ahead.missing_node("sink", self.sink)
+
+    def parts(self, names: Names) -> Iterator[Event]:
+        for query in names.with_parts(self.query):
+            yield replace(self, query=query)
+
+    def apply(self, state: State, impact: Impact) -> None:
+        query = state.names.query_rows[self.query]
+        state.queries["sink"][query] = state.names.node(self.sink)
+        joins = state.joins_in(query)
+        state.refresh_ideals(joins)
+        reason = f"sink of {self.query} moved to {self.sink}"
+        for join in joins.tolist():
+            if join in state.backlog:
+                state.backlog.remove(join)
+                impact.unplaced[join] = reason
+            else:
+                impact.repriced.setdefault(join, reason)
+
+
+def _check_pair(event: PairAllowed | PairWithdrawn, ahead: NamesAhead) -> Iterator[Finding]:
+    streams = ahead.streams_of(event.query)
+    if streams is None:
+        yield from ahead.missing_query("query", event.query)
+    elif (whole := ahead.chain_of(event.query)) is not None:
+        yield "query", f"{whole} joins more than two streams: events do not change its pairs", event.query
+    else:
+        yield from ahead.missing_source("left", streams[0], event.left)
+        yield from ahead.missing_source("right", streams[1], event.right)
+
+
+def _check_whole(event: QueryRemoved | SinkMoved, ahead: NamesAhead) -> Iterator[Finding]:
+    """Events on queries of several joins name the query, not one of its joins."""
+    yield from ahead.missing_query("query", event.query)
+    whole = ahead.chain_of(event.query)
+    if whole not in (None, event.query):
+        yield "query", f"this is one of the joins of query {whole!r}: name that", event.query
+
+
+def _pair(event: PairAllowed | PairWithdrawn, names: Names) -> tuple[int, Rule, int, int]:
+    query = names.query_rows[event.query]
+    rule = names.rule(query)
+    left, right = names.source_of(rule.streams[0], event.left), names.source_of(rule.streams[1], event.right)
+    return query, rule, left, right
+
+
+def _labels(requires: str | None) -> list[str]:
+    """Labels that conditions name; none where they are not understood, which `own_faults` says."""
+    try:
+        return [] if requires is None else [one.label for one in parse(requires)]
+    except ValueError:
+        return []
