@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from nova.model.operators import HANDED_ON
 from nova.model.problem import Floats, Nodes, Pairs, Problem, Query, Sources, numbered_ids
 
 LEVELS = 6
@@ -118,7 +119,7 @@ def draw_chains(nodes: int = 1001, level: int | None = 5, seed: int = 0) -> Prob
             np.concatenate([rates(3 * chains, seed), made]),
         ),
         queries=(
-            Query("join.1", 0, 1, int(sink), Pairs(rows, rows + np.int32(chains), unknown), makes=3),
+            Query("join.1", 0, 1, int(sink), Pairs(rows, rows + np.int32(chains), unknown), output=HANDED_ON, makes=3),
             Query("join", 3, 2, int(sink), Pairs(rows + np.int32(3 * chains), rows + np.int32(2 * chains), made)),
         ),
     )

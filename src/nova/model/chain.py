@@ -25,22 +25,27 @@ def linked(problem: Problem, joins: SubJoins, replicas: Replicas) -> SubJoins:
     node = problem.sources.node.copy()
     placed = made[host[made] >= 0]
     node[joins.makes[placed]] = host[placed]
-    base = _bases(problem)
-    node = node[base]
+    node = node[bases(problem)]
     sink = joins.sink.copy()
+    reads = main_readers(problem, joins, np.flatnonzero(host >= 0))
+    followed = made[reads[joins.makes[made]] >= 0]
+    sink[followed] = host[reads[joins.makes[followed]]]
+    return replace(joins, left_node=node[joins.left], right_node=node[joins.right], sink=sink)
+
+
+def main_readers(problem: Problem, joins: SubJoins, rows: npt.NDArray[np.integer]) -> Ints:
+    """Which of some sub-joins reads most of each source, as it is born or filtered or copied; −1: none of them."""
+    base = bases(problem)
     reads = np.full(len(problem.sources), -1, np.int32)
     for rate, source in ((joins.left_rate, joins.left), (joins.right_rate, joins.right)):
-        order = np.argsort(rate, kind="stable")  # the last one that is written has most
-        order = order[host[order] >= 0]
-        reads[base[source[order]]] = host[order]
-    followed = made[reads[joins.makes[made]] >= 0]
-    sink[followed] = reads[joins.makes[followed]]
-    return replace(joins, left_node=node[joins.left], right_node=node[joins.right], sink=sink)
+        order = rows[np.argsort(rate[rows], kind="stable")]  # the last one that is written has most
+        reads[base[source[order]]] = order
+    return reads
 
 
 def readers(problem: Problem, joins: SubJoins, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
     """Sub-joins that read what these make, directly or through others."""
-    base = _bases(problem)
+    base = bases(problem)
     found = np.zeros(len(joins), np.bool_)
     made = np.zeros(len(problem.sources), np.bool_)
     new = np.asarray(rows)
@@ -52,7 +57,7 @@ def readers(problem: Problem, joins: SubJoins, rows: npt.NDArray[np.integer]) ->
     return np.flatnonzero(found)
 
 
-def _bases(problem: Problem) -> Ints:
+def bases(problem: Problem) -> Ints:
     """For each source the one it is made of by filtering or copying; itself where it is as it was born."""
     base = np.arange(len(problem.sources), dtype=np.int32)
     for row, derived in sorted(problem.derived.items()):

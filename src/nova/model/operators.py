@@ -35,6 +35,10 @@ class Output:
     """Tuples/s that one sub-join sends at most: groups, where it sends aggregates."""
 
 
+HANDED_ON = Output(Estimate(0.0, "given", "another join reads its results"))
+"""What a join sends to the sink whose results are the input of another one."""
+
+
 @dataclass(frozen=True)
 class Operator:
     """One operator and the stream that leaves it."""

@@ -14,6 +14,7 @@ from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
 from nova.placement.assign import Assignment, Start, assign
+from nova.placement.together import together
 from nova.placement.within import Rows, assign_within
 
 
@@ -31,6 +32,7 @@ def assign_stages(
 
     A join whose results another one reads is drawn to the query's sink, as every tuple of it has to get there in the
     end. What it makes is then a stream like any other, born at its host. What a level takes is other work to the next.
+    Where all are placed, joins and their readers then look for better hosts together.
     Where no join reads another's results, this is `assign_within`.
     """
     levels = problem.levels()[joins.query]
@@ -51,8 +53,11 @@ def assign_stages(
     if not parts:
         return joins, Assignment.nothing()
     placed = Replicas.concat([one.replicas for one in parts])
+    placed = placed.take(np.argsort(placed.join, kind="stable"))
+    if rows is None:
+        joins, placed = together(problem, joins, space, options, placed)
     return joins, Assignment(
-        placed.take(np.argsort(placed.join, kind="stable")),
+        placed,
         np.concatenate([one.unplaced for one in parts]),
         np.concatenate([one.missing for one in parts]),
         tuple(line for one in parts for line in one.why),

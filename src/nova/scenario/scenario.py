@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from nova.model.limits import available_bytes, size_text
 from nova.model.links import Link
-from nova.model.operators import Estimate, OperatorGraph, Output, Pipeline
+from nova.model.operators import HANDED_ON, Estimate, OperatorGraph, Output, Pipeline
 from nova.model.options import Options
 from nova.model.problem import Dense, Derived, Ints, JoinMatrix, Key, Latency, Nodes, Pairs, Problem, Query, Sources
 from nova.model.requires import Requirement, allowed, came_nearest
@@ -70,8 +70,6 @@ CANDIDATES = 32
 """Hosts that it is weighed with, at most."""
 SHADOW = "shadow"
 """What the side that sends nothing is called in a query of one stream: each source goes with its own shadow."""
-HANDED_ON = Output(Estimate(0.0, "given", "another join reads its results"))
-"""What a join sends to the sink whose results are the input of another one."""
 
 
 @dataclass(frozen=True)

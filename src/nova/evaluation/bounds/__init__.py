@@ -23,6 +23,9 @@ bounded from below (`boxes`).
 Where time at hosts counts (`Options.waiting`), the cost has that, too, and so has the bound (`felt`). Where legs weigh
 by their tuples/s (objective `network`) or metrics count, c_jh is that cost (`nova.model.prices`): both grow with the
 tuples that go to a host, of which there are at least x·a and x·b.
+
+Where joins read each other's results, the ways between them are split over both (`chains`), and the bound is one of
+plans that cut no such join.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ import numpy as np
 
 from nova.evaluation.bounds import felt
 from nova.evaluation.bounds.boxes import boxes, cheapest
+from nova.evaluation.bounds.chains import DENSE, anywhere, split
 from nova.evaluation.bounds.costs import LegWeights, cost_blocks, cost_matrix
 from nova.evaluation.bounds.linear import Shares, solve
 from nova.evaluation.bounds.prices import dense_prices, space_prices
@@ -45,11 +49,14 @@ from nova.model.prices import Prices
 from nova.model.problem import Floats, Problem
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
+from nova.model.ways import Chained
 
-Kind = Literal["lp", "lagrangian", "unconstrained", "felt", "sampled"]
+Kind = Literal["lp", "lagrangian", "unconstrained", "felt", "sampled", "chained", "anywhere"]
 
 EXACT = 1_500_000
 """Sub-joins × hosts up to which the linear program is solved to its optimum."""
+ROUNDS = 10
+"""How often ways between joins are split by new prices of hosts, at most."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,8 @@ class Bound:
     kind: Kind
     """`lp`: the optimum itself; `lagrangian`: below it by what the prices miss; `unconstrained`: the nodes cannot take
     the load at all, so this is what plans cost at least that overload nodes at will; `felt`: time at hosts counts;
-    `sampled`: the same, estimated from some of the hosts, two standard errors below the estimate."""
+    `sampled`: the same, estimated from some of the hosts, two standard errors below the estimate; `chained`: joins read
+    each other's results; `anywhere`: the same, as if hosts were everywhere and had room for all."""
     prices: Floats
     """λ per node, in ms per tuple/s; zero where there is room to spare, and for nodes that cannot host."""
     shares: Shares | None
@@ -87,6 +95,8 @@ def bound(
     out, which keeps the bound valid. A `guide`, any plan, gives prices where there are too many sub-joins and hosts.
     """
     start = perf_counter()
+    if (joins.makes >= 0).any():
+        return _chained(problem, joins, space, options, distances)
     legs, priced = LEG_WEIGHTS[options.objective], Prices.of(problem, joins, options)
     if priced is not None and distances is None:
         distances = space  # every pair is priced: boxes of the cost space know legs that weigh alike only
@@ -148,6 +158,47 @@ def _felt(
     else:
         return plain
     return Bound(max(value, plain.value), kind, plain.prices, None, None, perf_counter() - start)
+
+
+def _chained(
+    problem: Problem, joins: SubJoins, space: CostSpace, options: Options, distances: Distances | None
+) -> Bound:
+    """The bound where joins read each other's results."""
+    start = perf_counter()
+    nodes, chained = problem.nodes, Chained.of(problem, joins, options)
+    reach: Distances = space if distances is None else distances
+    weight = 2.0 * max(options.waiting, 0.0)
+    room, total = nodes.room * (1.0 if weight else options.utilisation), float(joins.demand.sum())
+    hosts, prices = np.flatnonzero(room > 0), np.zeros(len(nodes))
+    fits = float(room[hosts].sum()) >= total * (1 - 1e-12)
+    if not fits:
+        hosts = np.arange(len(nodes))
+    if len(chained.ways) * len(hosts) ** 2 > DENSE:
+        served = weight * 1000.0 * len(joins) / float(nodes.limit[hosts].max())
+        return Bound(anywhere(chained, space) + served, "anywhere", prices, None, None, perf_counter() - start)
+    own, demand = chained.own_costs(reach.between, hosts), joins.demand
+    if not fits:
+        value = float(split(chained, own, reach.between, hosts, np.zeros(own.shape)).min(axis=1).sum())
+        return Bound(value, "unconstrained", prices, None, None, perf_counter() - start)
+    spare, stay = np.minimum(room[hosts], total), weight * 1000.0 / nodes.limit[hosts]
+    best, mine = -np.inf, np.zeros(len(hosts))
+    for _ in range(ROUNDS):
+        cost = split(chained, own, reach.between, hosts, demand[:, None] * mine + stay)
+        least = cost.min(axis=1)
+        solution = solve(cost + stay - (least + stay.min())[:, None], demand, spare)
+        value = solution.bound + float(least.sum() + stay.min() * len(joins))
+        mine = solution.prices
+        if value <= best * (1 + 1e-5):
+            break
+        best, prices[hosts] = value, mine
+    if weight:
+        quantile = 0.0 if options.percentile is None else options.percentile / 100.0
+        limit, busy = nodes.limit[hosts], nodes.other_load[hosts]
+        shifted = cost - least[:, None]
+        begin = (shifted + stay + demand[:, None] * mine).min(axis=1)
+        value, _ = felt.ascend(shifted, demand, spare, limit, busy, weight, options.arrival_scv, quantile, begin)
+        best = max(best, value + float(least.sum()))
+    return Bound(best, "chained", prices, None, None, perf_counter() - start)
 
 
 def lower_bound(problem: Problem, plan: Plan) -> float:
