@@ -47,6 +47,37 @@ def test_no_solver_finds_better_positions(seed: int, pinned: int, free: int, dim
     assert found.cost[0] - found.bound[0] <= 1e-6 * found.cost[0]
 
 
+def joins_of(rng: np.random.Generator, streams: int) -> list[tuple[int, int]]:
+    """A random order of two-way joins, left-deep or bushy: streams and the sink are pinned, every join is free."""
+    heads, edges = list(range(streams)), []
+    for number in range(streams - 1):
+        a, b = (heads.pop(int(rng.integers(len(heads)))) for _ in range(2))
+        made = streams + 1 + number
+        edges += [(a, made), (b, made)]
+        heads.append(made)
+    return [*edges, (heads[0], streams)]
+
+
+@settings(max_examples=30, derandomize=True, deadline=None)
+@given(st.integers(0, 2**32), st.integers(3, 6), st.sampled_from(["apart", "on a line", "in few places", "all but one"]))
+def test_joins_of_three_to_six_streams_wherever_they_are_born(seed: int, streams: int, places: str) -> None:
+    """Also where positions coincide or lie on a line, and rates differ by six orders of magnitude."""
+    rng = np.random.default_rng(seed)
+    edges, fixed = joins_of(rng, streams), rng.normal(size=(1, streams + 1, 2)) * 50
+    match places:
+        case "on a line":
+            fixed[..., 1] = 3 * fixed[..., 0] + 1
+        case "in few places":
+            fixed = fixed[:, rng.integers(0, 2, streams + 1)]
+        case "all but one":
+            fixed[:, 1:] = fixed[:, 1:2]
+    weights = 10 ** rng.uniform(-3, 3, (1, len(edges)))
+    found = springs(fixed, streams - 1, edges, weights)
+    best = convex_optimum(fixed[0], streams - 1, edges, weights[0])
+    assert found.cost[0] <= best * (1 + 1e-6)
+    assert found.cost[0] - found.bound[0] <= 1e-6 * found.cost[0]
+
+
 def test_many_instances_at_once_are_what_each_is_alone() -> None:
     rng = np.random.default_rng(1)
     edges = tree(rng, 4, 3)
