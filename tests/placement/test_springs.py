@@ -59,7 +59,9 @@ def joins_of(rng: np.random.Generator, streams: int) -> list[tuple[int, int]]:
 
 
 @settings(max_examples=30, derandomize=True, deadline=None)
-@given(st.integers(0, 2**32), st.integers(3, 6), st.sampled_from(["apart", "on a line", "in few places", "all but one"]))
+@given(
+    st.integers(0, 2**32), st.integers(3, 6), st.sampled_from(["apart", "on a line", "in few places", "all but one"])
+)
 def test_joins_of_three_to_six_streams_wherever_they_are_born(seed: int, streams: int, places: str) -> None:
     """Also where positions coincide or lie on a line, and rates differ by six orders of magnitude."""
     rng = np.random.default_rng(seed)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +49,9 @@ class Stream:
     frame: DataFrame
     """Its columns, without its tuples."""
     clock: Clock
-    feed: Callable[[Sequence[Tap]], Feed]
+    feed: Callable[[Sequence[Tap], int], Feed]
+    """Opens the feed into some logs, given when streams that are made up begin (ms since 1970): once all is at work,
+    lest their first tuples wait for Spark to start."""
 
 
 def unfit(given: StreamInput, speed: float | None, place: str) -> str | None:
@@ -75,7 +75,6 @@ def open_streams(
 ) -> dict[str, Stream]:
     """The inputs of streams. `folder` keeps what they need to remember."""
     beginning = folder.beginning()
-    live_ms = cache(lambda: int(time.time() * 1000))  # when the first feed opens: by then all that it feeds is at work
     streams: dict[str, Stream] = {}
     replays: dict[str, tuple[DataFrame, replay.Archive, float]] = {}
     notes = folder.path / "feeds"
@@ -88,7 +87,7 @@ def open_streams(
         at = replay_speed(given, speed, feed.place)
         if given.format == "generator":
             clock = Clock(speed or 1.0, beginning)
-            streams[name] = _generated(spark, feed, clock, live_ms, notes / f"{len(streams)}.json")
+            streams[name] = _generated(spark, feed, clock, notes / f"{len(streams)}.json")
         elif given.format == "mqtt":
             spool = folder.path / "spool" / name_of(name)
             streams[name] = _messages(spark, name, feed, spool, folder.letters(f"{name} (live)"))
@@ -107,7 +106,7 @@ def open_streams(
     return streams
 
 
-def _generated(spark: SparkSession, feed: Given, clock: Clock, live_ms: Callable[[], int], note: Path) -> Stream:
+def _generated(spark: SparkSession, feed: Given, clock: Clock, note: Path) -> Stream:
     made = [generator.Source(*one) for one in zip(feed.ids, feed.rates, strict=True) if one[1] > 0]
     options = dict(feed.input.options)
     start = options.pop("start_ms", None)
@@ -116,24 +115,24 @@ def _generated(spark: SparkSession, feed: Given, clock: Clock, live_ms: Callable
         clock = Clock()
     frame = normalised(spark.createDataFrame([], generator.COLUMNS), Columns(), feed.place)
 
-    def open_feed(taps: Sequence[Tap]) -> Feed:
-        return Paced(Generated(made, pattern, note, live_ms() if start is None else int(start)), taps, clock)
+    def open_feed(taps: Sequence[Tap], begin_ms: int) -> Feed:
+        return Paced(Generated(made, pattern, note, begin_ms if start is None else int(start)), taps, clock)
 
     return Stream(frame, clock, open_feed)
-
-
-def _paced(blocks: Recorded, clock: Clock, taps: Sequence[Tap]) -> Feed:
-    return Paced(blocks, taps, clock)
 
 
 def _replayed(replays: Mapping[str, tuple[DataFrame, replay.Archive, float]], beginning: str) -> dict[str, Stream]:
     """Recordings that are played together, on one clock that begins with the earliest of them."""
     origin = min((archive.first_us for _, archive, _ in replays.values()), default=0)
+
+    def opener(blocks: Recorded, clock: Clock) -> Callable[[Sequence[Tap], int], Feed]:
+        return lambda taps, _: Paced(blocks, taps, clock)
+
     return {
         name: Stream(
             frame,
             Clock(speed, beginning),
-            partial(_paced, Recorded(archive, origin, frame.columns), Clock(speed, beginning)),
+            opener(Recorded(archive, origin, frame.columns), Clock(speed, beginning)),
         )
         for name, (frame, archive, speed) in replays.items()
     }
@@ -150,7 +149,7 @@ def _messages(spark: SparkSession, name: str, feed: Given, spool: Path, letters:
     names = given.columns
     read = json_reader(names.source, names.time, names.value, carried(frame))
 
-    def open_feed(taps: Sequence[Tap]) -> Feed:
+    def open_feed(taps: Sequence[Tap], _: int) -> Feed:
         client = options.get("client", f"nova-{identity}")
         return Messages(broker, client, options.get("id"), taps, read, letters, name)
 
@@ -164,7 +163,7 @@ def _records(spark: SparkSession, name: str, feed: Given, note: Path, letters: L
     names = given.columns
     read = records.record_reader(layout, document_reader(names.source, names.time, names.value, carried(frame)))
 
-    def open_feed(taps: Sequence[Tap]) -> Feed:
+    def open_feed(taps: Sequence[Tap], _: int) -> Feed:
         return records.Records(layout, feed.place, taps, read, letters, name, note)
 
     return Stream(frame, Clock(), open_feed)

@@ -133,8 +133,9 @@ class RealtimeRun(Run):
         self.spark.streams.addListener(self._listener)
         for number, (flow, around) in enumerate(travels):
             self.running.append(self._start_realtime(number, flow, around, streams, taps, feeds))
+        begin_ms = int(time.time() * 1000)
         for name, stream in streams.items():  # now that all readers are at work
-            feeds[name] = stream.feed(taps[name])
+            feeds[name] = stream.feed(taps[name], begin_ms)
             feeds[name].start()
 
     def _born(self, number: int) -> tuple[str, str]:
