@@ -127,3 +127,10 @@ def test_overload_is_visible_with_emulated_hosts(tmp_path: Path) -> None:
         assert told["throughput"][name] == pytest.approx(predicted["throughput"][name], rel=0.1)
     for kind in ("tuple", "result"):
         assert told["latency_ms"][kind]["p50"] == pytest.approx(predicted["latency_ms"][kind]["p50"], rel=0.1)
+
+
+def test_a_stage_that_no_result_has_reached_is_an_empty_cell() -> None:
+    from nova.cli.run import _median_and_99th
+
+    assert _median_and_99th(None) is None
+    assert _median_and_99th({"p50": 1.25, "p99": 30.0}) == "1.25, 30"

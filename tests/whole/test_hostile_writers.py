@@ -103,10 +103,12 @@ def test_channels_of_sites_are_paths_below_the_inbox_and_differ(query: str, a: s
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_logs_and_results_of_a_run_stay_in_its_folder(name: str, tmp_path: Path) -> None:
-    """Real-time logs, results, dead letters, schemas and checkpoints of a query and a stream of any name."""
+    """Logs, results, dead letters, schemas, what joins make for each other and what sinks keep, of a query and
+    a stream of any name."""
     pytest.importorskip("pyspark")
     from nova.spark.dead_letters import Letter
     from nova.spark.job.folder import RunFolder
+    from nova.spark.job.kept import Kept
     from nova.spark.realtime.log import Log
     from nova.spark.realtime.results import ToFiles
 
@@ -118,9 +120,11 @@ def test_logs_and_results_of_a_run_stay_in_its_folder(name: str, tmp_path: Path)
     run.schema(name, lambda: "value double")
     run.letters(name).put(3, [Letter("bad_time", name, None, 1, "x")])
     ToFiles("parquet", name, run.results).take("00000001", pa.table({"query": [name]}))
+    for folder in (run.made(name), run.job(name) / "open"):
+        Kept(folder).save(1, pa.table({"query": [name]}), None)
     assert os.listdir(tmp_path) == ["run"]
     written = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
-    assert len(written) == 4
+    assert len(written) == 6
     for path in written:
         assert path.resolve().is_relative_to((tmp_path / "run").resolve())
         assert not re.search(r"[*?\[\]<>|\"'$`;&\n]", str(path.relative_to(tmp_path)))

@@ -357,8 +357,9 @@ def _checkpoint(folder: Path) -> None:
 
 
 def _read_checkpoint(folder: Path) -> None:
-    from nova.spark.job.gate import Gate
+    from nova.spark.job.gate import Gate, check
 
+    check(folder)
     Gate(folder).at_end()
 
 

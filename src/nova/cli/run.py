@@ -471,6 +471,11 @@ def _print(report: dict[str, Any]) -> None:
         )
 
 
+def _median_and_99th(percentiles: Mapping[str, float] | None) -> str | None:
+    """In a cell; None where no result has come that far."""
+    return None if percentiles is None else f"{percentiles['p50']:.3g}, {percentiles['p99']:.3g}"
+
+
 def _print_emulation(told: dict[str, Any]) -> None:
     table(
         f"Emulated hosts and links over {told['duration_s']:.0f} s, and what the simulation predicts",

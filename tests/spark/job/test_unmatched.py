@@ -153,6 +153,25 @@ def test_a_crash_and_a_new_plan_change_nothing(spark: Any, tmp_path: Path, monke
     assert _found(tmp_path / "run", "q") == _oracles(spark, tmp_path, bids, opened, plain)[0]
 
 
+def test_a_crash_behind_the_last_rows_changes_nothing(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run dies when the groups of the last windows are out, before it notes that its lone tuples are, too."""
+    query, plain = CASES["full, aggregates by the join's window"]
+    bids, opened = auctions.tables()
+    path = auctions.scenario(tmp_path / "s", query, bids, opened, 3)
+
+    def fail(_: Unmatched) -> None:
+        raise RuntimeError("power is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Unmatched, "forget", fail)
+        with pytest.raises(RuntimeError, match="power is gone"):
+            _run(spark, path, tmp_path / "run")
+    _run(spark, path, tmp_path / "run")
+    assert _found(tmp_path / "run", "q") == _oracles(spark, tmp_path, bids, opened, plain)[0]
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), kind=st.sampled_from(["left", "right", "both"]), keyed=st.booleans())
 def test_once_under_any_plan_and_in_any_order(seed: int, kind: str, keyed: bool) -> None:

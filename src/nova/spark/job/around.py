@@ -140,6 +140,8 @@ class Around:
         state, closed = groups.before(last + 1)
         if rows is not None:
             fresh = partial(rows, self.pipeline.group).toArrow()
+            if closed is not None:  # a run that died after it had written them comes here again
+                fresh = fresh.filter(pc.greater(fresh[START], closed))
             state = fresh if state is None else pa.concat_tables([state, fresh])
         if state is None or not state.num_rows:
             return

@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+import json
+import re
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nova.model.reading import parse_json, read_text
+from nova.model.errors import Fault, InvalidInput
+from nova.model.reading import read_text, short
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+DAMAGED = "the checkpoint is damaged: restore the file, or start afresh with --fresh"
 COMMIT_S = 5.0
 """Time that Spark has to note a finished batch before its query is stopped; it usually needs a few milliseconds."""
+
+
+def check(checkpoint: Path) -> None:
+    """Tell a checkpoint whose newest notes are not what Spark writes: Spark would name neither file nor cause."""
+    for log in ("offsets", "commits"):
+        number = _last(checkpoint / log)
+        if number >= 0:
+            _notes(checkpoint / log / str(number))
+
+
+def _notes(file: Path) -> list[Any]:
+    """What Spark noted of a batch, line by line: of offsets, about the batch first, then where each input was."""
+    version, *lines = read_text(file, "Spark's checkpoint").splitlines() or [""]
+    if not re.fullmatch(r"v[0-9]+", version):
+        raise InvalidInput([Fault(str(file), DAMAGED, 1, value=short(version))])
+    try:
+        return [json.loads(line) for line in lines if line != "-"]
+    except (ValueError, RecursionError):
+        raise InvalidInput([Fault(str(file), DAMAGED)]) from None
+
+
+def _last(log: Path) -> int:
+    return max((int(file.name) for file in log.glob("*") if file.name.isdecimal()), default=-1)
 
 
 class Closed(Exception):
@@ -61,24 +88,16 @@ class Gate:
 
     def unfinished(self) -> int | None:
         """The batch that was begun and not committed when the query last ran."""
-        begun, done = self._last("offsets"), self._last("commits")
+        begun, done = _last(self.checkpoint / "offsets"), _last(self.checkpoint / "commits")
         return begun if begun > done else None
 
     def at_end(self) -> bool:
         """Whether all that there will ever be was worked off and committed: then no batch comes that would say so."""
-        last = self._last("commits")
+        last = _last(self.checkpoint / "commits")
         if last < 0 or self.unfinished() is not None:
             return False
-        file = self.checkpoint / "offsets" / str(last)
-        told = [
-            parse_json(offset, str(file), "what Spark wrote")
-            for offset in read_text(file, "Spark's checkpoint").splitlines()[2:]
-            if offset != "-"
-        ]
+        told = _notes(self.checkpoint / "offsets" / str(last))[1:]
         return bool(told) and all(isinstance(one, dict) and one.get("ended") is True for one in told)
-
-    def _last(self, log: str) -> int:
-        return max((int(file.name) for file in (self.checkpoint / log).glob("*") if file.name.isdigit()), default=-1)
 
     @property
     def closed(self) -> bool:

@@ -29,7 +29,7 @@ from nova.routing import Routes, compile_routes
 from nova.routing.flow import Flow
 from nova.routing.packets import Names
 from nova.routing.routes import SideName
-from nova.spark.job.gate import Gate
+from nova.spark.job.gate import Gate, check
 from nova.spark.job.schedule import Schedule
 from nova.spark.job.sinks import Sink
 from nova.spark.job.tally import Tally, Till
@@ -112,6 +112,7 @@ class Job:
 
     def start(self, left: DataFrame, right: DataFrame, *, once: bool = False, every_ms: int = 0) -> StreamingQuery:
         """Start to read, join and write. `once`: stop at the end of what is there now."""
+        check(self.gate.checkpoint)
         self._repeated = self.gate.unfinished()
         matcher: Matcher | None = None
         if self.single:

@@ -26,6 +26,7 @@ from nova.routing.flow import Flow
 from nova.routing.routes import SideName
 from nova.routing.xxh64 import hash_strings
 from nova.spark.dead_letters import UNKNOWN_SOURCE
+from nova.spark.job.gate import check
 from nova.spark.job.job import ANCIENT, NewPlan, routes_of
 from nova.spark.job.meter import STAGES
 from nova.spark.job.schedule import Schedule
@@ -149,6 +150,7 @@ class RealtimeJob:
         """Start to read the logs, to join and to write; returns when all its tasks are at work."""
         from pyspark.sql.streaming.query import StreamingQuery
 
+        check(self.checkpoint)
         jvm = self.spark._jvm
         assert jvm is not None
         part = jvm.nova.realtime

@@ -86,5 +86,16 @@ def read_plan(run: RunFolder, name: str, problem: Problem) -> tuple[Plan, Switch
     controller and may have sub-joins that the scenario does not; others have to fit the scenario."""
     folder = run.plan(name)
     switch = switch_of(folder)
+    nodes = {*problem.nodes.ids.to_pylist(), *switch.newcomers.nodes}
+    faults = [
+        Fault(
+            str(folder / SWITCH), f"a new source {source.id!r} has {field} that nobody knows", field=field, value=value
+        )
+        for source in switch.newcomers.sources
+        for field, value, known in (("node", source.node, nodes), ("stream", source.stream, problem.streams))
+        if value not in known
+    ]
+    if faults:
+        raise InvalidInput(faults)
     joins = resolve(problem) if switch.event is None else None
     return plans.read(folder, switch.newcomers.added_to(problem), joins), switch

@@ -29,7 +29,7 @@ from nova.model.errors import InvalidInput, NovaError
 from nova.routing.packets import MOMENT, Names
 from nova.routing.routes import SideName
 from nova.spark.job.folder import RunFolder
-from nova.spark.job.gate import Gate
+from nova.spark.job.gate import Gate, check
 from nova.spark.job.job import ANCIENT, join_packets, with_watermark
 from nova.spark.job.listener import Listener
 from nova.spark.job.meter import Meter
@@ -84,6 +84,7 @@ class SiteJob:
         """Start the query; on its last leg it ends with what is there now."""
         self.last_leg = last_leg
         gate = self.gate = Gate(self.folder / "checkpoint")
+        check(gate.checkpoint)
 
         def step(frame: DataFrame, batch: int) -> None:
             with gate.batch(batch):
