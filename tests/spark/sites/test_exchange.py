@@ -100,3 +100,18 @@ def test_what_cannot_be_reached_is_told(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(NovaError, match="nobody listens yet at fog/2"):
             sender.send([part(tmp_path / "out", "00000000-000", b"one")])
         sender.close()
+
+
+def test_what_no_site_sends_is_left_alone(tmp_path: Path) -> None:
+    """A stray message under a site's topics becomes no path, counts for nothing and stops nothing."""
+    inbox = Inbox(tmp_path / "in" / "box")
+    for name in ("..", "x", "", "1", "00000001-x", "9" * 5000 + "-0", "1-0/../../x", "²-0", "1-0\n"):
+        inbox.take(name, b"x")
+    for told in (b"", b"-1", b"x", b"9" * 5000, b"\xff", b"1.5"):
+        inbox.finish(told)
+    assert (inbox.total, inbox.finished) == (0, None)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    inbox.take("00000001-000", b"x")
+    inbox.finish(b"1")
+    again = Inbox(tmp_path / "in" / "box")
+    assert (again.total, again.batch, again.names, again.finished) == (1, 1, {"00000001-000"}, 1)
