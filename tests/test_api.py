@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import inspect
 import json
 import subprocess
 import sys
@@ -47,6 +49,15 @@ def test_every_exported_name_works_twice(tmp_path: Path) -> None:
             assert issubclass(error, nova.NovaError)
         assert nova.__version__
     assert not set(nova.__all__) - {"__version__"} - set(vars(nova))  # each is a value by now, not a lookup
+
+
+@pytest.mark.parametrize("name", [name for name in nova.__all__ if name not in ("events", "__version__")])
+def test_the_example_of_every_exported_name_runs(name: str, tmp_path: Path) -> None:
+    known = {"nova": nova, "scenario": SMALL, "folder": tmp_path / "plan"}
+    found = doctest.DocTestParser().get_doctest(inspect.getdoc(getattr(nova, name)) or "", known, name, None, None)
+    assert found.examples, f"nova.{name} shows no example"
+    said: list[str] = []
+    assert not doctest.DocTestRunner().run(found, out=said.append).failed, "".join(said)
 
 
 def test_import_is_light() -> None:

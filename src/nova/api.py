@@ -73,7 +73,14 @@ SHOWN = 20
 
 @dataclass(frozen=True, repr=False)
 class Plan(model_plan.Plan):
-    """Where every join runs, with the problem it was made for."""
+    """Where every join runs, with the problem it was made for.
+
+    >>> plan = nova.optimize(scenario)
+    >>> len(plan.to_pandas()) == plan.summary.replicas
+    True
+    >>> nova.Plan.load(plan.save(folder)).cost() == plan.cost()
+    True
+    """
 
     problem: Problem = field(kw_only=True, compare=False)
 
@@ -180,6 +187,13 @@ def optimize(
 
     `options` replace those of the scenario, single ones (`seed=7`, `partition="grid"`) win over both. `observe` is
     called after each stage with its name and result.
+
+    >>> plan = nova.optimize(scenario, seed=7, observe=lambda stage, _: print(stage))
+    embed
+    resolve
+    assign
+    plan
+    check
     """
     from nova.optimizer import optimize as solve
 
@@ -197,6 +211,9 @@ def evaluate(
     `nova.evaluate(plan)`, or `nova.evaluate(scenario, plan)` to judge it by another version of its scenario.
     `measured`: by the scenario's measured latencies where there are any, instead of the cost space alone. `bound` may
     be left out, as it takes longer than all the rest.
+
+    >>> nova.evaluate(nova.optimize(scenario)).overloaded
+    0
     """
     from nova.evaluation.bounds import lower_bound
     from nova.evaluation.metrics import evaluate as metrics
@@ -210,7 +227,11 @@ def evaluate(
 
 @dataclass(frozen=True)
 class Comparison:
-    """Approaches side by side."""
+    """Approaches side by side.
+
+    >>> nova.compare(scenario, ["nova", "sink"], simulated_s=0).to_pandas().columns[0]
+    'approach'
+    """
 
     rows: list[dict[str, Any]]
     """The figures of each approach; ms and tuples/s."""
@@ -243,6 +264,9 @@ def compare(
     """Place by Nova and by the usual ways, and measure all alike; `simulated_s` seconds are simulated, none with 0.
 
     What does not fit is spread evenly, as a comparison needs a plan from everyone.
+
+    >>> [row["approach"] for row in nova.compare(scenario, ["nova", "sink"], simulated_s=0).rows]
+    ['nova', 'sink']
     """
     from nova.evaluation.approaches import COMPARED, check_names
     from nova.evaluation.compare import compare as side_by_side
@@ -267,6 +291,9 @@ def simulate(
     """Let tuples live through a plan: sources emit them, links delay them, nodes serve them at their capacity.
 
     `nova.simulate(plan)`, or `nova.simulate(scenario, plan)` under another version of its scenario.
+
+    >>> nova.simulate(nova.optimize(scenario), duration_s=2).served > 0
+    True
     """
     from nova.evaluation.simulation import simulate as run
 
@@ -276,7 +303,12 @@ def simulate(
 
 @dataclass(frozen=True)
 class Reoptimized:
-    """What events have made of a plan."""
+    """What events have made of a plan.
+
+    >>> after = nova.reoptimize(nova.optimize(scenario), nova.events.NodeRemoved(node="fog"))
+    >>> "fog" in set(after.plan.to_pandas()["node"])
+    False
+    """
 
     plan: Plan
     changes: list[Change]
@@ -296,6 +328,11 @@ def reoptimize(
 
     `happened` is one event, several, or a file with a JSON line per step. To go on from there, or to take several
     events as one step, use `plan.controller()`.
+
+    >>> plan = nova.optimize(scenario)
+    >>> after = nova.reoptimize(plan, {"event": "node_removed", "node": "fog"})
+    >>> "fog" in set(after.plan.to_pandas()["node"])
+    False
     """
     running = plan.controller(stability)
     changes: list[Change] = []

@@ -43,7 +43,13 @@ class Waiting:
 
 
 class Controller:
-    """Follows a running plan through events. Make one with `from_plan`."""
+    """Follows a running plan through events. Make one with `from_plan`, or with `controller()` of a plan.
+
+    >>> running = nova.optimize(scenario).controller()
+    >>> changes = running.handle(nova.events.NodeRemoved(node="fog"))
+    >>> any(change.node == "fog" for change in changes if change.kind == "move")
+    False
+    """
 
     def __init__(self, state: State) -> None:
         self.state = state

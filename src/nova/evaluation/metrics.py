@@ -262,7 +262,12 @@ def _sum_by(group: npt.NDArray[np.integer], values: Floats, n: int) -> Floats:
 
 @dataclass(frozen=True)
 class Metrics:
-    """Figures of one plan. ms for latencies and costs, tuples/s for rates; NaN where there is nothing to measure."""
+    """Figures of one plan. ms for latencies and costs, tuples/s for rates; NaN where there is nothing to measure.
+
+    >>> figures = nova.evaluate(nova.optimize(scenario))
+    >>> figures.latency_mean_ms <= figures.latency_p90_ms
+    True
+    """
 
     approach: str
     sub_joins: int

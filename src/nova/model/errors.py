@@ -12,7 +12,14 @@ SHOWN = 50
 
 
 class NovaError(Exception):
-    """Base of all errors that a user can act on. The command line prints them without a traceback."""
+    """Base of all errors that a user can act on. The command line prints them without a traceback.
+
+    >>> try:
+    ...     nova.optimize({"nova": 1})
+    ... except nova.NovaError as error:
+    ...     print(error.exit_code)
+    2
+    """
 
     exit_code = 1
 
@@ -40,7 +47,14 @@ class Fault:
 
 
 class InvalidInput(NovaError):
-    """The input is wrong. Lists every fault found, up to a limit."""
+    """The input is wrong. Lists every fault found, up to a limit.
+
+    >>> try:
+    ...     nova.load({**scenario, "streams": {}})
+    ... except nova.InvalidInput as error:
+    ...     print(len(error.faults) > 0)
+    True
+    """
 
     exit_code = 2
 
@@ -59,12 +73,23 @@ class InvalidInput(NovaError):
 
 
 class Infeasible(NovaError):
-    """The scenario is well formed, but the nodes cannot take its load."""
+    """The scenario is well formed, but the nodes cannot take its load.
+
+    >>> try:
+    ...     nova.optimize(scenario, utilisation=0.001)
+    ... except nova.Infeasible as error:
+    ...     print(str(error).splitlines()[-1].split()[0])
+    Maybe
+    """
 
     exit_code = 2
 
 
 class BrokenPlan(NovaError):
-    """A plan breaks an invariant: it loses results, doubles them, or overloads a node without saying so."""
+    """A plan breaks an invariant: it loses results, doubles them, or overloads a node without saying so.
+
+    >>> issubclass(nova.BrokenPlan, nova.NovaError)
+    True
+    """
 
     exit_code = 3

@@ -24,7 +24,11 @@ on the published instances takes a fifth longer than one tuple (simulated mean a
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to plan. The defaults are what we recommend; the paper's settings are named beside each knob."""
+    """How to plan. The defaults are what we recommend; the paper's settings are named beside each knob.
+
+    >>> nova.optimize(scenario, nova.Options(seed=7, waiting=0.0)).options.waiting
+    0.0
+    """
 
     seed: int = 0
     """Same seed, same plan."""
@@ -78,7 +82,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """When a replica that could stay is moved all the same. What must move (its host is gone or too full) moves."""
+    """When a replica that could stay is moved all the same. What must move (its host is gone or too full) moves.
+
+    >>> nova.optimize(scenario).controller(nova.Stability(effort=0)).state.stability.effort
+    0
+    """
 
     jitter_ms: float = 5.0
     """A node that moved by less than this since its sub-joins were last considered makes nobody look again."""

@@ -199,7 +199,12 @@ class Latency:
 
 @dataclass(frozen=True)
 class Problem:
-    """Everything a plan depends on but the options."""
+    """Everything a plan depends on but the options.
+
+    >>> problem = nova.load(scenario).problem
+    >>> len(problem.nodes) > len(problem.queries) == 1
+    True
+    """
 
     nodes: Nodes
     streams: tuple[str, ...]

@@ -26,6 +26,9 @@ class Model:
         model.add_query("climate", left="pressure", right="humidity", on="region", window="1s", sink="cloud")
         plan = nova.optimize(model)
 
+    >>> nova.Model(seed=7).add_node("edge", capacity=100, x=0, y=0).to_dict()["options"]
+    {'seed': 7}
+
     Columns and fields are those of scenario files. Nothing is checked before the model is used: then every fault is
     told at once, with table, row, field and value.
     """

@@ -74,7 +74,11 @@ SHADOW = "shadow"
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario that is in order: what was written, and what it means."""
+    """A scenario that is in order: what was written, and what it means.
+
+    >>> sorted(nova.load(scenario).streams)
+    ['humidity', 'pressure']
+    """
 
     path: Path
     document: model.Document
@@ -107,6 +111,9 @@ def load(scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] 
     `scenario` is a file, or what a file would say as a mapping, in which tables may also be pandas, polars or Arrow
     tables and paths hold from the current folder. `overrides` are options that win over those of the scenario; None
     values are left out.
+
+    >>> nova.load(scenario, {"seed": 7}).options.seed
+    7
     """
     faults = Faults()
     path, content, options = _content(scenario, overrides or {}, faults)
