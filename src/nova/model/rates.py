@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nova.model.policy import BY_RESULTS
 from nova.model.problem import Floats, Key, Problem, Query
 from nova.model.subjoins import SubJoins
 
@@ -31,6 +32,13 @@ def result_rates(problem: Problem, joins: SubJoins) -> Floats:
     """The same, and every pair of a window where nobody knows."""
     known = known_rates(problem, joins)
     return np.where(np.isnan(known), pair_rates(problem, joins), known)
+
+
+def importance(problem: Problem, joins: SubJoins) -> Floats:
+    """How much each sub-join's latency counts, 1 on average: the share `BY_RESULTS` by results/s, the rest alike."""
+    made = result_rates(problem, joins)
+    mean = float(made.mean()) if len(made) else 0.0
+    return 1.0 - BY_RESULTS + BY_RESULTS * made / mean if mean > 0 else np.ones(len(made))
 
 
 def _told(query: Query) -> tuple[float, float]:

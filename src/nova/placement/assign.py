@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,7 +17,9 @@ from nova.model.policy import (
     FAR,
     LONG_WINDOW_MS,
     NEAR,
+    OVERLOAD,
     PER_REPLICA,
+    ROOMS,
     SHORT_WINDOW_MS,
     SLIVER,
     SPREAD,
@@ -27,6 +29,7 @@ from nova.model.policy import (
 )
 from nova.model.prices import Prices
 from nova.model.problem import Bools, Floats, Ints, Problem
+from nova.model.rates import importance, result_rates
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
@@ -38,6 +41,7 @@ from nova.placement.cuts import replicas as replicas_of
 from nova.placement.headroom import Queues, fill_felt
 from nova.placement.index import HostIndex, build, nearest, raise_free, set_free
 from nova.placement.local import improve, place_whole
+from nova.placement.tails import felt_figures, least_regret
 from nova.placement.transport import transport
 
 KEYED_TRIALS = 20
@@ -428,10 +432,7 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
         elif way != WHOLE and options.sigma is not None:
             largest = np.maximum(1.0, options.sigma * 0.5 * some.demand) * (1 + 1e-9)
             allowed[:, x] = (some.left_rate / way.left <= largest) & (some.right_rate / way.right <= largest)
-    limit = np.minimum(nodes.limit[index.node], UNLIMITED)
-    reach = 1.0 if options.partition == "auto" else options.utilisation
-    beyond = usable(nodes, replace(options, utilisation=reach))[index.node] - usable(nodes, options)[index.node]
-    hosts = felt.Hosts.of(limit, index.free.copy(), beyond, nodes.other_load[index.node])
+    limit, busy = np.minimum(nodes.limit[index.node], UNLIMITED), nodes.other_load[index.node]
     most = len(index) if options.max_replicas is None else options.max_replicas
     tail = 0.0 if options.percentile is None else options.percentile / 100.0
     weight = options.waiting * state.at_host
@@ -446,29 +447,46 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
     if start is None and by_key.all():  # a short search: the transportation problem below divides keys better
         begin = felt.Start.of_nothing(len(rows), KEYED_TRIALS * len(rows))
     costs = state.costs(rows)
-    cut, where = felt.place(
-        costs,
-        some.left_rate,
-        some.right_rate,
-        windows,
-        allowed,
-        ways,
-        last,
-        hosts,
-        rules,
-        options.seed,
-        begin,
-    )
-    placed = replicas_of(ways, cut, index.node[where])
-    sliced = (cut < 0) | np.isin(cut, [x for x, way in enumerate(ways) if way.kind == SLICE])
-    if sliced.any() or (start is None and by_key.all()):
-        task = drain.Task(
-            costs, some.demand, windows, limit, nodes.other_load[index.node], weight, options.arrival_scv, tail
+    made, counts = result_rates(state.problem, some), importance(state.problem, some)
+    by_slices = np.array([x for x, way in enumerate(ways) if way.kind == SLICE])
+
+    def search(room: float, begin: felt.Start | None) -> _Search:
+        """Within the share `room` of all hosts, and beyond it only for what else would be sliced."""
+        now, here, most_used = (
+            usable(nodes, replace(options, utilisation=share))[index.node]
+            for share in (options.utilisation, room, 1.0 if options.partition == "auto" else options.utilisation)
         )
+        free = np.maximum(index.free - (now - here), 0.0)
+        hosts = felt.Hosts.of(limit, free, np.maximum(most_used - here, 0.0), busy)
+        rates = (some.left_rate, some.right_rate)
+        cut, where = felt.place(
+            *(costs, *rates, counts, windows, allowed, ways, last, hosts, rules, options.seed, begin)
+        )
+        placed = replicas_of(ways, cut, index.node[where])
+        slot = state.slot_of[placed.node]
+        results = made[placed.join] * placed.volume
+        left, right, onward = (
+            state.legs.between(end[placed.join], placed.node) for end in (some.left_node, some.right_node, some.sink)
+        )
+        return _Search(
+            cut,
+            where,
+            placed,
+            hosts.load - busy,
+            (cut < 0) | np.isin(cut, by_slices),
+            float((hosts.load[slot] / limit[slot]).max(initial=0.0)),
+            felt_figures(np.stack([left, right]) + onward, hosts.load[slot], limit[slot], results, options.arrival_scv),
+        )
+
+    alone = start is not None or by_key.all() or options.percentile is not None
+    chosen = search(options.utilisation, begin) if alone else _soonest(search, options)
+    cut, placed, sliced = chosen.cut, chosen.placed, chosen.sliced
+    if sliced.any() or (start is None and by_key.all()):
+        task = drain.Task(costs, some.demand, windows, limit, busy, weight, options.arrival_scv, tail)
         other = _by_drain_time(state, some, task, np.where(by_key, ranges, 1.0), placed, bool((cut >= 0).all()))
         if other is not None:
             return replace(other, join=rows[other.join].astype(np.int32)), np.empty(0, np.int32)
-    index.free = np.maximum(hosts.free, 0.0)
+    index.free = np.maximum(index.free - chosen.load, 0.0)
     raise_free(index.free, index.most_free, index.offsets)
     placed = replace(placed, join=rows[placed.join].astype(np.int32))
     homeless = rows[cut < 0].astype(np.int32)
@@ -476,6 +494,40 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
     boxes = _cut(state, homeless, nowhere)
     found = np.isin(homeless, boxes.join)
     return Replicas.concat([placed, boxes]), homeless[~found]
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What a search within some share of all hosts found."""
+
+    cut: npt.NDArray[np.int64]
+    where: npt.NDArray[np.int64]
+    """Slots of the pieces."""
+    placed: Replicas
+    load: Floats
+    """Tuples/s that each host takes in by it."""
+    sliced: Bools
+    """Sub-joins that are sliced, or have no place."""
+    fullest: float
+    """Highest share of a host that is busy."""
+    figures: Floats
+    """Of `felt_figures`."""
+
+
+def _soonest(search: Callable[[float, felt.Start | None], _Search], options: Options) -> _Search:
+    """The search that is felt soonest, of those within less room than may be used; at their ends they get the rest, so
+    that nothing is left which a single move would better. Where that cannot be kept to, `auto`
+    takes more of all hosts alike rather than fill some and slice or cut the rest."""
+    found = [search(options.utilisation, None)]
+    kept = not found[0].sliced.any() and found[0].fullest <= options.utilisation * (1 + OVERLOAD)
+    if kept and found[0].fullest > ROOMS[-1]:
+        narrow = [search(room, None) for room in ROOMS if room < options.utilisation]
+        found += [search(options.utilisation, felt.Start(one.cut, one.where, 0)) for one in narrow]
+    elif not kept and options.partition == "auto":
+        found += [search(room, None) for room in ROOMS if room > options.utilisation]
+    fewest = min(int(one.sliced.sum()) for one in found)
+    fit = [one for one in found if one.sliced.sum() == fewest]
+    return fit[least_regret([one.figures for one in fit])]
 
 
 def _by_drain_time(

@@ -1,7 +1,8 @@
 """Small problems by felt latency: hosts and cuts for all sub-joins such that ways, service and waiting cost least.
 
-Every sub-join pays its weighted legs, and the time at the host for the tuples of both its sources. Who joins a host
-makes all others there wait longer: a place costs its legs and what the total time at the host grows by. By this cost
+Every sub-join pays its weighted legs, and the time at the host for the tuples of both its sources, as often as it
+counts (its importance). Who joins a host makes all others there wait longer: a place costs its legs and what the total
+time at the host grows by. By this cost
 
 1. sub-joins are placed, largest first, whole where any host has room, else cut;
 2. each looks again for its best hosts, whole at first, then in any of its cuts, until none moves;
@@ -33,7 +34,7 @@ Longs: TypeAlias = npt.NDArray[np.int64]
 
 ROUNDS = 30
 """Passes over all sub-joins at most, before the exchanges."""
-TRIALS, MOST_TRIALS = 2000, 500_000
+TRIALS, MOST_TRIALS = 1000, 300_000
 """Cuts tried in exchanges, per sub-join and in all: some seconds' work at a thousand hosts."""
 TAKEN = 5
 """Sub-joins taken out in one exchange at most."""
@@ -90,6 +91,7 @@ def place(
     costs: Floats,
     left: Floats,
     right: Floats,
+    importance: Floats,
     window_ms: Floats,
     allowed: Bools,
     cuts: tuple[Cut, ...],
@@ -101,9 +103,10 @@ def place(
 ) -> tuple[Longs, Longs]:
     """The cut of each sub-join (−1: it found no room), and the hosts of its pieces.
 
-    `costs[j, h]` are the weighted legs, `left` and `right` the rates, `allowed[j, x]` whether sub-join j may be cut by
-    `cuts[x]`, of which the first is to stay whole; those marked `last` only serve what fits in no other way. What
-    has no room at the `start`'s hosts, or may not be cut so, is placed as if it had none. Changes `hosts` along.
+    `costs[j, h]` are the weighted legs, `left` and `right` the rates, `importance` says how much each sub-join counts,
+    `allowed[j, x]` whether sub-join j may be cut by `cuts[x]`, of which the first is to stay whole; those marked `last`
+    only serve what fits in no other way. What has no room at the `start`'s hosts, or may not be cut so, is placed as if
+    it had none. Changes `hosts` along.
     """
     joins = len(left)
     floor = costs + rules[WAITING] * 1000.0 / hosts.limit
@@ -112,7 +115,7 @@ def place(
     tried = np.zeros(len(cuts), np.int64)
     tried[last] = 1
     tried[[x for x, one in enumerate(cuts) if one.kind == SLICE]] = 2
-    task = (costs, order, left, right, window_ms, allowed, table(cuts), tried, rules, floor)
+    task = (costs, order, left, right, window_ms, allowed, table(cuts), tried, rules, floor, importance)
     count = len(hosts.limit)
     scratch = (np.empty(count, np.int64), np.empty(count))
     world = (
@@ -126,29 +129,31 @@ def place(
         trials = start.trials
         _begin(task, world, cut, where, largest_first, start.cut, start.where)
     elif joins and costs.shape[1]:
-        heat = HEAT * float(costs.min(axis=1).mean())
+        heat = HEAT * float((importance * costs.min(axis=1)).mean())
     _descend(task, world, cut, where, largest_first, ROUNDS)
-    if trials and not _nothing_to_find(costs, floor, cut, where, rules[WAITING] * world[6].sum()):
+    if trials and not _nothing_to_find(costs, importance, floor, cut, where, rules[WAITING] * world[6].sum()):
         _exchange(task, world, cut, where, trials, heat, seed)
         _descend(task, world, cut, where, largest_first, ROUNDS)
     return cut, where
 
 
-def _nothing_to_find(costs: Floats, floor: Floats, cut: Longs, where: Longs, at_hosts: float) -> bool:
+def _nothing_to_find(
+    costs: Floats, importance: Floats, floor: Floats, cut: Longs, where: Longs, at_hosts: float
+) -> bool:
     """Whether every sub-join is whole and costs little more than if it had all hosts to itself."""
     if not len(cut) or (cut != 0).any():
         return False
-    total = float(costs[np.arange(len(cut)), where[:, 0]].sum()) + at_hosts
-    return total <= float(floor.min(axis=1).sum()) * (1.0 + CLOSE)
+    total = float(importance @ costs[np.arange(len(cut)), where[:, 0]]) + at_hosts
+    return total <= float(importance @ floor.min(axis=1)) * (1.0 + CLOSE)
 
 
 @kernel
 def _piece(task, j, x):  # type: ignore[no-untyped-def]
-    """Pieces of sub-join j under cut x, and what one takes in and serves."""
+    """Pieces of sub-join j under cut x, and what one takes in and serves, by importance."""
     kind, m, n = task[6][x]
     if kind == GRID:
-        return m * n, task[2][j] / m + task[3][j] / n, 1.0 / (m * n)
-    return m, (task[2][j] + task[3][j]) / m, 1.0 / m
+        return m * n, task[2][j] / m + task[3][j] / n, task[10][j] / (m * n)
+    return m, (task[2][j] + task[3][j]) / m, task[10][j] / m
 
 
 @kernel
