@@ -56,6 +56,14 @@ def test_two_joins_share_a_near_host_only_by_distance() -> None:
     assert len(set(by_felt)) == 2
 
 
+def test_low_utilisation_makes_no_slices() -> None:
+    """Half of all hosts is not enough for joins that need 45 % of them: more is used, of all alike."""
+    problem = draw(60, 5, 3, load=0.45)
+    all_of_it, half = optimize(problem), optimize(problem, Options(utilisation=0.5))
+    assert all_of_it.summary.sliced_sub_joins == half.summary.sliced_sub_joins == 0
+    assert predict(problem, half).felt.p99_ms <= 1.1 * predict(problem, all_of_it).felt.p99_ms
+
+
 @settings(max_examples=8)
 @given(st.integers(20, 70), st.integers(0, 5), st.floats(0.2, 0.55), st.integers(0, 10**6))
 def test_felt_latency_is_not_above_that_of_placing_by_distance(
