@@ -68,6 +68,26 @@ def test_groups_of_one_stream_in_sliding_windows() -> None:
     assert rate * SLIDE == pytest.approx(counted("a")[1] / 10, rel=1e-3)
 
 
+@pytest.mark.parametrize("tree", [(("a", "b"), "c"), ("a", ("b", "c")), ("b", ("a", "c"))])
+def test_an_equality_that_follows_from_others_counts_once(tree: Tree) -> None:
+    """a.k = b.k and b.k = c.k: whichever two meet first, the third has one key in common with them."""
+    streams = {name: Schema({"k": 10, "m": 5}) for name in "abc"}
+    same = "TUMBLE({0}.time, INTERVAL '2' SECOND) = TUMBLE({1}.time, INTERVAL '2' SECOND)"
+    text = f"""SELECT a.k FROM a JOIN b ON a.k = b.k AND {same.format("a", "b")}
+               JOIN c ON b.k = c.k AND {same.format("b", "c")}"""
+    graph = build_graph("q", analyse(text, streams), BORN, {}, tree)
+    expected = 6 * 3 * 2 * 2 * 2 / 10 / 10
+    assert graph.operators[-1].rate.value == pytest.approx(expected)
+
+
+def test_two_columns_that_equal_one_are_two_conditions() -> None:
+    streams = {name: Schema({"k": 10, "m": 10}) for name in "ab"}
+    window = "TUMBLE({0}.time, INTERVAL '2' SECOND)"
+    text = f"SELECT a.k FROM a JOIN b ON a.k = b.k AND a.m = b.k AND {window.format('a')} = {window.format('b')}"
+    graph = build_graph("q", analyse(text, streams), BORN, {})
+    assert graph.operators[-1].rate.value == pytest.approx(6 * 3 * 2 / 10 / 10)
+
+
 def test_what_is_planned_is_what_the_graph_says() -> None:
     window = "INTERVAL '1' SECOND, INTERVAL '4' SECOND"
     same = f"HOP({{0}}.at, {window}) = HOP({{1}}.at, {window})"
@@ -76,4 +96,5 @@ def test_what_is_planned_is_what_the_graph_says() -> None:
     loaded = load(market.document({"q": text}))
     plan = optimize(loaded.problem, loaded.options)
     results = result_rates(loaded.problem, plan.joins)[plan.joins.makes < 0].sum()
+    assert results > 0
     assert results == pytest.approx(loaded.graphs[0].operators[-1].rate.value)

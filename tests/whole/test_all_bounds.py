@@ -16,6 +16,7 @@ from scipy.optimize import LinearConstraint, milp
 from builders import SMALL, write_scenario
 from controller.running import keeps_its_promises
 from nova.controller import CapacityChanged, Controller, NodeAdded, NodeRemoved, RateChanged
+from nova.evaluation.bounds import lower_bound
 from nova.evaluation.explain import Explainer
 from nova.evaluation.metrics import evaluate
 from nova.model.distances import LegLengths
@@ -157,6 +158,32 @@ def test_all_bounds_hold_at_once_through_events(tmp_path: Path) -> None:
         mine = {query.id: number for number, query in enumerate(now.queries)}["private"]
         at = running.plan().replicas.node[running.plan().joins.query[running.plan().replicas.join] == mine]
         assert {now.nodes.ids[int(node)].as_py() for node in at} <= {"berlin", "oslo", "rome"}
+
+
+@pytest.mark.parametrize("objective", ["latency", "paper", "network"])
+def test_three_streams_under_all_bounds_at_once(tmp_path: Path, objective: str) -> None:
+    """SQL of three streams on EU hosts with a GPU, the ocean's link and energy counted: at the bound, and told."""
+    same = "TUMBLE({0}.time, INTERVAL '2' SECOND) = TUMBLE({1}.time, INTERVAL '2' SECOND)"
+    sql = f"""SELECT window_start, o.city, count(*) AS n, avg(c.value) AS mean FROM cameras c
+              JOIN alarms a ON c.car = a.car AND {same.format("c", "a")}
+              JOIN orders o ON a.car = o.car AND {same.format("a", "o")}
+              WHERE c.lane = 1 GROUP BY window_start, o.city"""
+    columns = {"cameras": ("car", "lane"), "alarms": ("car",), "orders": ("car", "city")}
+    streams = {
+        name: {**stream, "columns": {column: {"distinct": 40} for column in columns[name]}}
+        for name, stream in EVERYTHING["streams"].items()
+    }
+    query = {"id": "q", "sql": sql, "requires": "region in [eu] and gpu >= 1", "tuple_bytes": 1000, "sink": "paris"}
+    document = {**EVERYTHING, "streams": streams, "queries": [query]}
+    scenario = load(write_scenario(tmp_path, document), {"objective": objective})
+    problem = scenario.problem
+    plan = optimize(problem, scenario.options)
+    check(problem, plan)
+    assert hosts(problem, plan) <= {"berlin", "oslo"}
+    figures = evaluate(problem, plan, bound=lower_bound)
+    assert figures.gap is not None
+    assert -1e-6 <= figures.gap < 0.1
+    assert figures.metrics["energy"] > 0
 
 
 @settings(max_examples=12, derandomize=True, deadline=None)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from nova.model.operators import Estimate, Output, Pipeline
 from nova.model.problem import Key
 from nova.query.lower import copies, window_us
-from nova.query.rates import KNOWN_EQUAL, distinct_values, groups, matching, window_s
+from nova.query.rates import KNOWN_EQUAL, distinct_values, groups, independent, matching, window_s
 from nova.query.statement import Statement
 
 AFTER = 0.5
@@ -23,7 +23,7 @@ def key_of(statement: Statement, pipeline: Pipeline) -> Key | None:
     names = tuple(f"_key{number}" for number in range(len(pipeline.left.keys)))
     if not names:
         return None
-    counts = [distinct_values(key, statement) for key in statement.joins[0].keys]
+    counts = [distinct_values(key, statement) for key in independent(statement.joins[0], statement)]
     known = [count for count in counts if count is not None]
     return Key(names, math.prod(known) if len(known) == len(counts) else math.inf)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import chain
 
 from sqlglot import exp
 
 from nova.model.operators import Estimate
-from nova.query.statement import Interval, Join, Key, Statement, Tumbling
+from nova.query.statement import Interval, Join, Key, Statement, Tumbling, aliases_in
 
 KNOWN_EQUAL = 0.1
 """Share of tuples that an equality lets through where nobody knows how many values there are (System R's guess)."""
@@ -32,7 +33,7 @@ def matching(statement: Statement, join: Join, stated: Mapping[str, float]) -> E
     if "join" in stated:
         return Estimate(stated["join"], "stated", f"{stated['join']:g} of the pairs in a window join")
     share, why = 1.0, []
-    for key in join.keys:
+    for key in independent(join, statement):
         count = distinct_values(key, statement)
         part = KNOWN_EQUAL if count is None else 1 / count
         share *= part
@@ -43,6 +44,28 @@ def matching(statement: Statement, join: Join, stated: Mapping[str, float]) -> E
             share *= part
             why.append(f"{condition.sql()}: {part:.3g}")
     return Estimate(share, "estimated", "; ".join(why) or "every pair in a window joins")
+
+
+def independent(join: Join, statement: Statement) -> list[Key]:
+    """The equalities of a join that tell what the others do not: where rows of an earlier join have a.k = b.k already,
+    c.k = b.k says no more than c.k = a.k."""
+    classes: list[list[Key]] = []
+    for key in join.keys:
+        alike = [one for one in classes if any(key.left == other.left or key.right == other.right for other in one)]
+        classes = [one for one in classes if one not in alike] + [[*chain(*alike), key]]
+    return [
+        key
+        for one in classes
+        for key in one[: sum(_different({getattr(k, side) for k in one}, statement) for side in ("left", "right")) - 1]
+    ]
+
+
+def _different(parts: set[exp.Expr], statement: Statement) -> int:
+    """How many values some expressions over one side of a join may have at once, all equal to one of the other side.
+    What an earlier join made has them equal already."""
+    aliases = {alias for part in parts for alias in aliases_in(part)}
+    made = len(aliases) > 1 or any(statement.schemas[alias].made for alias in aliases)
+    return 1 if made else len(parts)
 
 
 def distinct_values(key: Key, statement: Statement) -> float | None:

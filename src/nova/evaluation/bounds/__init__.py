@@ -55,6 +55,8 @@ Kind = Literal["lp", "lagrangian", "unconstrained", "felt", "sampled", "chained"
 
 EXACT = 1_500_000
 """Sub-joins × hosts up to which the linear program is solved to its optimum."""
+FORBIDDEN = 100.0
+"""Times the dearest host: what a host costs that a query may not use, where its joins read each other's results."""
 ROUNDS = 10
 """How often ways between joins are split by new prices of hosts, at most."""
 
@@ -177,6 +179,11 @@ def _chained(
         served = weight * 1000.0 * len(joins) / float(nodes.limit[hosts].max())
         return Bound(anywhere(chained, space) + served, "anywhere", prices, None, None, perf_counter() - start)
     own, demand = chained.own_costs(reach.between, hosts), joins.demand
+    dear = FORBIDDEN * float(own.max(initial=1.0))
+    for query in range(len(problem.queries)):
+        allowed = problem.allowed(query)
+        if allowed is not None:
+            own[np.ix_(joins.query == query, ~allowed[hosts])] = dear
     if not fits:
         value = float(split(chained, own, reach.between, hosts, np.zeros(own.shape)).min(axis=1).sum())
         return Bound(value, "unconstrained", prices, None, None, perf_counter() - start)
