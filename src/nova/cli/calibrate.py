@@ -74,7 +74,7 @@ def command(
     )  # fmt: skip
     typer.echo("for nodes.csv:")
     typer.echo("id,capacity")
-    typer.echo(f"{told['node']},{told['capacity']:g}")
+    typer.echo(f"{told['node']},{told['capacity']:.15g}")
 
 
 def _workloads(scenario: Path, query: str | None, keys: int) -> dict[str, Workload]:

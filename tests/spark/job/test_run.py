@@ -180,6 +180,24 @@ def test_files_of_any_kind_with_iso_and_epoch_times(spark: Any, tmp_path: Path) 
     assert report["latency_ms"] is None  # recorded data: there is nothing to wait for
 
 
+def test_bad_tuples_of_a_recording_are_counted_when_it_is_played(spark: Any, tmp_path: Path) -> None:
+    left, right = tables()
+    for name, table in (("p", left), ("h", right)):
+        (tmp_path / "s" / name).mkdir(parents=True)
+        lines = table.assign(event_time=table["event_time"].map(lambda t: t.isoformat())).to_csv(index=False)
+        (tmp_path / "s" / name / "1.csv").write_text(lines)
+    with (tmp_path / "s" / "p" / "1.csv").open("a") as file:
+        columns = left.columns.to_list()
+        file.write(",".join({"source_id": "p1", "event_time": "yesterday"}.get(name, "1") for name in columns) + "\n")
+    inputs = {name: {"format": "csv", "path": path} for name, path in (("pressure", "p"), ("humidity", "h"))}
+    loaded, plan = scenario(tmp_path / "s", inputs)
+    report = run(spark, loaded, plan, tmp_path / "run", speed=20.0)
+    assert report["dead_letters"] == {"bad_time": 1}
+    assert report["results"] == plain(left, right).total()
+    (letter,) = dead(tmp_path / "run")
+    assert "yesterday" in letter["record"]
+
+
 def test_a_recording_is_replayed_at_its_speed(spark: Any, tmp_path: Path) -> None:
     left, right = tables()
     (tmp_path / "s").mkdir()

@@ -8,6 +8,7 @@ clock/              when the clock of a replay began, see `nova.spark.sources.cl
 events.jsonl        events that were handled, where events drive the run
 results/            results, where they go to files
 dead-letters/       tuples that could not be used, see `nova.spark.dead_letters`
+buried/             how many of a recorded stream's tuples were put there before it was played, by reason
 schemas/            columns of the streams' files
 
 Ids in these names are written as `nova.files.name_of` has them.
@@ -19,11 +20,12 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
-from nova.files import name_of, write_safely
+from nova.files import appearing, name_of, write_safely
 from nova.model.errors import Fault, InvalidInput
 from nova.model.plan import Plan
 from nova.model.problem import Problem
@@ -71,6 +73,21 @@ class RunFolder:
     def letters(self, query: str) -> LetterBox:
         """The dead letters of a query."""
         return LetterBox(self.path / "dead-letters", query)
+
+    def bury(self, stream: str, counts: Mapping[str, int]) -> None:
+        """Note how many tuples of a recorded stream were put with the dead letters before it is played, by reason."""
+        file = self._buried(stream)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with appearing(file) as draft:
+            draft.write_text(json.dumps(dict(counts)))
+
+    def buried(self, *streams: str) -> Counter[str]:
+        """What `bury` noted of these streams."""
+        files = {self._buried(stream) for stream in streams}
+        return sum((Counter(json.loads(file.read_text())) for file in files if file.exists()), Counter())
+
+    def _buried(self, stream: str) -> Path:
+        return self.path / "buried" / f"{name_of(stream)}.json"
 
     def schema(self, stream: str, tell: Callable[[], str]) -> str:
         """The schema of a stream's files: as it was told when the run began, so that files that came since do not make

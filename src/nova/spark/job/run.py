@@ -230,14 +230,15 @@ class Run:
         """Start a query; `meter` is that of one that is started again."""
         inputs = self._inputs
         query, pipeline = self.problem.queries[number], self.problem.queries[number].pipeline
-        left, right = (inputs[self.problem.streams[self.problem.born(row)]] for row in (query.left, query.right))
+        names = [self.problem.streams[self.problem.born(row)] for row in (query.left, query.right)]
+        left, right = (inputs[name] for name in names)
         place = f"{self.scenario.path}: query {query.id}"
         sides = agree(
             before(left.frame, pipeline.left, place), before(right.frame, pipeline.right, place), keys_of(pipeline)
         )
         partitions = int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2)
         flow = flow_of(self.problem, number, sides, partitions).keeping(pipeline.keeps)
-        meter = meter or Meter(query.id, shared_clock(left, right), self.began)
+        meter = meter or Meter(query.id, shared_clock(left, right), self.began, dead=self.folder.buried(*names))
 
         letters = self.folder.letters(query.id)
 

@@ -175,7 +175,8 @@ class RealtimeRun(Run):
         names = self._born(number)
         left, right = (streams[name] for name in names)
         s = self.settings
-        meter = Meter(query.id, left.clock if left.clock == right.clock else None, self.began)
+        clock = left.clock if left.clock == right.clock else None
+        meter = Meter(query.id, clock, self.began, dead=self.folder.buried(*names))
 
         known = [self._known(row, NOBODY) for row in (query.left, query.right)]
 

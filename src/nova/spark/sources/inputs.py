@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from nova.model.problem import Problem
 from nova.model.reading import short
 from nova.routing.flow import Flow, cells_for
 from nova.scenario.model import Columns, StreamInput
-from nova.spark.dead_letters import KEPT, Letter, LetterBox
+from nova.spark.dead_letters import KEPT, Letter
 from nova.spark.sources.clock import Clock
 from nova.spark.sources.tuples import (
     CORRUPT,
@@ -166,15 +167,20 @@ def recorded(spark: SparkSession, name: str, feed: Feed, folder: RunFolder) -> t
     tuples = normalised(files.table(spark, schema), feed.input.columns, feed.place, ids=feed.ids)
     kept = folder.path / "replay" / name_of(name)
     if not replay.prepared(kept):
-        _bury(tuples, folder.letters(f"{name} (recorded)"), name)
+        _bury(tuples, folder, name)
     good = tuples.where(column_of(REASON).isNull()).drop(*HIDDEN)
     return good, replay.prepare(good, kept)
 
 
-def _bury(recording: DataFrame, box: LetterBox, stream: str) -> None:
-    """Tuples of a recording that cannot be used are put with the dead letters before it is played."""
-    dead = recording.where(column_of(REASON).isNotNull()).select(*map(column_of, HIDDEN)).limit(KEPT).collect()
-    box.put(0, [Letter(row[REASON], stream, row[FILE], row[LINE], row[RECORD]) for row in dead])
+def _bury(recording: DataFrame, folder: RunFolder, stream: str) -> None:
+    """Tuples of a recording that cannot be used are put with the dead letters, and counted, before it is played."""
+    dead = recording.where(column_of(REASON).isNotNull()).select(*map(column_of, HIDDEN))
+    kept = [Letter(row[REASON], stream, row[FILE], row[LINE], row[RECORD]) for row in dead.limit(KEPT).collect()]
+    folder.letters(f"{stream} (recorded)").put(0, kept)
+    counts = Counter(letter.reason for letter in kept)
+    if len(kept) == KEPT:  # there may be more
+        counts = Counter({row[REASON]: row["count"] for row in dead.groupBy(column_of(REASON)).count().collect()})
+    folder.bury(stream, counts)
 
 
 def replay_speed(given: StreamInput, speed: float | None, place: str) -> float | None:
