@@ -151,6 +151,22 @@ def test_state_goes_with_the_watermark_and_late_tuples_are_left_out(spark: Any, 
     assert len(set(found["id"].to_pylist())) == len(found)
 
 
+def test_a_first_checkpoint_that_was_not_finished_is_begun_again(spark: Any, tmp_path: Path) -> None:
+    """Whoever is killed while Spark writes it leaves a draft of the commit, with which Spark does not begin."""
+    problem = streams.problem()
+    plan = streams.plan(problem, random_replicas(streams.resolve(problem), 4, 5, keyed=True))
+    sides = [streams.tuples(problem, side, 60, 3.0, 1) for side in (0, 1)]
+    runs = Runs(spark, problem, tmp_path)
+    (runs.job.checkpoint / "commits").mkdir(parents=True)
+    (runs.job.checkpoint / "commits" / ".0.draft.tmp").touch()
+    runs.job.begin("00000", plan)
+    runs.job.start()
+    for side in (0, 1):
+        runs.say(side, sides[side])
+    runs.until_read()
+    assert len(runs.close()) == streams.plain_join(spark, problem, *sides, on=("zone",)).total() > 0
+
+
 @pytest.mark.slow
 def test_a_query_that_dies_repeats_its_results_with_their_ids(spark: Any, tmp_path: Path) -> None:
     """The query is stopped amid a batch, again and again: what it had told since its checkpoint comes again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import time
 import uuid
 from collections import Counter
@@ -167,6 +168,8 @@ class RealtimeJob:
             log.forget_readers()
         self.staged.mkdir(parents=True, exist_ok=True)
         done = self.committed()
+        if done < 0 and self.checkpoint.exists():  # pieces of a first one, which Spark refuses to begin with
+            shutil.rmtree(self.checkpoint)
         for file in self.staged.glob("*.frames"):
             if int(file.name.split("-")[0]) > done:
                 file.unlink()  # of a batch that will be repeated
