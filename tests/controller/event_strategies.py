@@ -48,4 +48,9 @@ events: st.SearchStrategy[e.Event] = st.one_of(
         pairs=st.none() | st.lists(st.tuples(names, names), max_size=3).map(tuple),
     ),
     st.builds(e.SinkMoved, query=names, sink=names),
+    st.builds(
+        e.SelectivityMeasured,
+        query=names,
+        selectivity=st.dictionaries(names, st.floats(0, 1), min_size=1, max_size=3),
+    ),
 )

@@ -11,7 +11,7 @@ import pytest
 import auctions
 from builders import SMALL, invoke_json, write_scenario
 from nova.controller import Controller
-from nova.controller.events import RateChanged, SourceAdded, SourceRemoved
+from nova.controller.events import RateChanged, SelectivityMeasured, SourceAdded, SourceRemoved
 from nova.controller.export import export
 from nova.model.errors import InvalidInput
 from nova.model.options import Options
@@ -162,3 +162,34 @@ def test_an_interval_counts_the_pairs_within_it_and_groups_no_more_than_there_ar
     query = load(scenario(tmp_path / "b", grouped, selectivity={"group": 10})).problem.queries[0]
     assert query.output is not None
     assert query.output.most == pytest.approx(5.0)  # ten groups in two seconds
+
+
+def test_what_a_run_measured_changes_rates_and_is_called_measured(tmp_path: Path) -> None:
+    """Fed back as an event: the filtered stream's rate follows, results too; and the written scenario says it."""
+    problem = load(scenario(tmp_path / "s", FILTERED)).problem
+    estimated = problem.queries[0].output
+    assert estimated is not None
+    running = Controller.from_plan(problem, optimize(problem))
+    running.handle(SelectivityMeasured(query="q", selectivity={"b": 0.5, "join": estimated.share.value / 4}))
+    running.handle(RateChanged(stream="bids", source="b1", rate=400.0))
+    inputs = {"bids": {"format": "generator"}, "auctions": {"format": "generator"}}
+    written, plan, _ = export(running, tmp_path / "out", inputs)
+    assert sorted(set(plan.joins.left_rate.tolist())) == [150.0, 200.0]
+    output = written.queries[0].output
+    assert output is not None
+    assert output.share.value == pytest.approx(estimated.share.value / 4)
+    assert output.share.origin == "measured"
+    again = load(tmp_path / "out" / "scenario.yaml").problem
+    assert again.queries[0].pipeline == written.queries[0].pipeline
+    told = invoke_json("plan", tmp_path / "out" / "scenario.yaml", "--explain-query")
+    origins = {one["kind"]: one["origin"] for one in told["queries"][0]["operators"]}
+    assert origins["filter"] == origins["join"] == "measured"
+
+
+def test_measurements_that_a_plan_does_not_go_by_are_refused(tmp_path: Path) -> None:
+    problem = load(scenario(tmp_path, FILTERED)).problem
+    running = Controller.from_plan(problem, optimize(problem))
+    with pytest.raises(InvalidInput, match=r"selectivity\.x: nothing that the plan of this query goes by; there are b"):
+        running.handle(SelectivityMeasured(query="q", selectivity={"x": 0.5}))
+    with pytest.raises(InvalidInput, match=r"selectivity\.b: a share in 0…1 expected"):
+        running.handle(SelectivityMeasured(query="q", selectivity={"b": 1.5}))

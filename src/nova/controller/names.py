@@ -110,6 +110,11 @@ class Names:
                     ahead.append(part)
         return found
 
+    def filtered_stream(self, query: str, alias: str) -> int:
+        """Row of what the filters of a query leave of one of its streams; −1 where it has none on it."""
+        row = self.stream_rows.get(f"{query}.{alias}", -1)
+        return row if row in self.derived else -1
+
     def with_parts(self, query: str) -> list[str]:
         """Id of a query, followed by those of the joins whose results it reads."""
         return [query, *(self.rule(part).id for part in self.parts_of(self.query_rows[query]))]

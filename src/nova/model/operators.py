@@ -6,14 +6,15 @@ A two-way join of whole streams is the smallest graph with something to place: s
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Kind: TypeAlias = Literal["source", "filter", "copy", "project", "join", "aggregate", "sink"]
 Tree: TypeAlias = "str | tuple[Tree, Tree]"
 """The alias of a stream, or a join of two trees."""
-Origin: TypeAlias = Literal["given", "stated", "estimated"]
-"""Where a figure comes from: the tables of the scenario, the query's `selectivity`, or keys and windows."""
+Origin: TypeAlias = Literal["given", "stated", "measured", "estimated"]
+"""Where a figure comes from: the tables of the scenario, the query's `selectivity`, a run, or keys and windows."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,20 @@ class Estimate:
     value: float
     origin: Origin
     why: str = ""
+
+
+class Selectivities(dict[str, float]):
+    """What is known of a query's selectivities: by alias the share of tuples that pass, `join`, `group`."""
+
+    def __init__(self, values: Mapping[str, float], origins: Mapping[str, Origin]) -> None:
+        super().__init__(values)
+        self.origins = dict(origins)
+        """By name, where a value comes from; stated where it is not named."""
+
+
+def origin_of(known: Mapping[str, float], name: str) -> Origin:
+    """Where a selectivity comes from."""
+    return known.origins.get(name, "stated") if isinstance(known, Selectivities) else "stated"
 
 
 @dataclass(frozen=True)
@@ -111,6 +126,10 @@ class Grouping:
     """The same names, from partial ones; nothing where rows are kept."""
     final: tuple[tuple[str, str], ...]
     """Name and aggregate over merged partials or kept rows."""
+    by_join: bool = False
+    """Whether its windows are the join's own: a row lies in one of them."""
+    slide_us: int = 0
+    """From the start of a window to that of the next one."""
     having: str | None = None
     """Over keys, finals, window_start and window_end."""
 
@@ -148,8 +167,13 @@ class Pipeline:
     """The text it was made from; empty for `left`, `right`, `on`."""
     order: Tree | None = None
     """In which order that text's streams are joined, where there are more than two."""
+    span_s: float = 0.0
+    """Seconds of the other stream that a tuple is compared with, each window that both lie in counted."""
     shares: tuple[tuple[str, float], ...] = ()
-    """By alias, the share of tuples that pass; so that the query can be written down again as it was planned."""
+    """By alias, the share of tuples that pass, and `join` and `group` as in `selectivity`; so that the query can be
+    written down again as it was planned."""
+    origins: tuple[tuple[str, Origin], ...] = ()
+    """Where each of these comes from, unless it is stated."""
     columns: tuple[tuple[str, tuple[tuple[str, float | None], ...]], ...] = ()
     """By stream, the columns of its tuples where they are known, and how many values each has where that is."""
 

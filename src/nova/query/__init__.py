@@ -17,7 +17,7 @@ from nova.query.graph import build_graph
 from nova.query.keys import key_of, output_of
 from nova.query.lower import MADE_OF, attribute_keys, copies, lower, refuse_unplanned, window_us
 from nova.query.order import Ground, best_order, flows, wrong_order
-from nova.query.rates import passing
+from nova.query.rates import matching, passing
 from nova.query.stages import Stage, stages_of
 from nova.query.statement import Schema, Statement, analyse, short_sql
 
@@ -39,6 +39,7 @@ __all__ = [
     "lower",
     "output_of",
     "passing",
+    "matching",
     "refuse_unplanned",
     "short_sql",
     "stages_of",

@@ -8,6 +8,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
+from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
 CLAUSES = "SELECT, FROM, JOIN … ON, WHERE, GROUP BY and HAVING"
@@ -35,6 +36,80 @@ _NAMES = {
     "into": "INTO",
 }
 
+_MERGED: dict[str, type[exp.Func]] = {
+    "COUNT": exp.Count,
+    "SUM": exp.Sum,
+    "MIN": exp.Min,
+    "MAX": exp.Max,
+    "AVG": exp.Avg,
+    "MEAN": exp.Avg,
+    "STD": exp.Stddev,
+    "STDDEV": exp.Stddev,
+    "STDDEV_SAMP": exp.StddevSamp,
+    "STDDEV_POP": exp.StddevPop,
+    "VARIANCE": exp.Variance,
+    "VAR_SAMP": exp.Variance,
+    "VAR_POP": exp.VariancePop,
+}
+"""Aggregates that partial ones are made of."""
+AGGREGATES = frozenset(
+    [
+        "any_value",
+        "approx_count_distinct",
+        "approx_percentile",
+        "array_agg",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+        "bitmap_construct_agg",
+        "bitmap_or_agg",
+        "bool_and",
+        "bool_or",
+        "collect_list",
+        "collect_set",
+        "corr",
+        "count_if",
+        "count_min_sketch",
+        "covar_pop",
+        "covar_samp",
+        "every",
+        "first",
+        "first_value",
+        "histogram_numeric",
+        "hll_sketch_agg",
+        "hll_union_agg",
+        "kurtosis",
+        "last",
+        "last_value",
+        "listagg",
+        "max_by",
+        "median",
+        "min_by",
+        "mode",
+        "percentile",
+        "percentile_approx",
+        "percentile_cont",
+        "percentile_disc",
+        "regr_avgx",
+        "regr_avgy",
+        "regr_count",
+        "regr_intercept",
+        "regr_r2",
+        "regr_slope",
+        "regr_sxx",
+        "regr_sxy",
+        "regr_syy",
+        "skewness",
+        "some",
+        "string_agg",
+        "try_avg",
+        "try_sum",
+    ]
+)
+"""All others of Spark's: computed where all rows of a group are."""
+_AROUND = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
+"""What may stand around an aggregate and belongs to it."""
+
 
 class SqlFault(Exception):
     """Something wrong with a query's text: where, at which token, and what is allowed there."""
@@ -52,10 +127,36 @@ class SqlFault(Exception):
 
 
 class NovaSql(Spark):
-    """Spark's SQL, in which `window` is a function and not a clause."""
+    """Spark's SQL, in which `window` is a function and not a clause. Functions are Spark's and stay as they are
+    written: only those that Nova takes apart have a meaning here."""
 
     class Tokenizer(Spark.Tokenizer):
         KEYWORDS = {word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if kind is not TokenType.WINDOW}  # noqa: RUF012
+
+    class Parser(SparkParser):
+        FUNCTIONS = {  # noqa: RUF012
+            **{name: kind.from_arg_list for name, kind in _MERGED.items()},
+            **{name: SparkParser.FUNCTIONS[name] for name in ("ARRAY", "MAP", "STRUCT")},
+        }
+        FUNCTION_PARSERS = {  # noqa: RUF012
+            name: read for name, read in SparkParser.FUNCTION_PARSERS.items() if name.lower() not in AGGREGATES
+        }
+
+
+def aggregates_in(node: exp.Expr) -> list[exp.Expr]:
+    """The aggregates of an expression, each with all that belongs to it: FILTER (WHERE …), WITHIN GROUP (…)."""
+    return [part for part in node.walk() if is_aggregate(part)]
+
+
+def is_aggregate(node: object) -> bool:
+    """Whether a part of an expression is a whole aggregate."""
+    if not isinstance(node, exp.Expr) or (isinstance(node.parent, _AROUND) and node.arg_key == "this"):
+        return False
+    while isinstance(node, _AROUND):
+        node = node.this
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower() in AGGREGATES
+    return isinstance(node, exp.AggFunc)
 
 
 def parse(sql: str) -> tuple[exp.Select, tuple[exp.Select, ...]]:

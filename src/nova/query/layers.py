@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from nova.query.dialect import NovaSql, fault
+from nova.query.dialect import NovaSql, aggregates_in, fault
 
 GROUPS = "_nova_groups"
 """What the groups of a window are called in the text of the layers."""
@@ -73,7 +73,7 @@ def _check(sql: str, layer: exp.Select, names: list[str], bounds: set[str]) -> t
             raise fault(sql, one, _by_window("PARTITION BY", bounds))
     group = layer.args.get("group")
     aggregated = [
-        one for part in own_parts(layer) for one in part.find_all(exp.AggFunc) if not isinstance(one.parent, exp.Window)
+        one for part in own_parts(layer) for one in aggregates_in(part) if not isinstance(one.parent, exp.Window)
     ]
     if group is not None and not _has_bound(group.expressions, bounds):
         raise fault(sql, group, _by_window("GROUP BY", bounds), "GROUP")

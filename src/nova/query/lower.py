@@ -13,10 +13,11 @@ from typing import Literal
 from sqlglot import exp
 
 from nova.model.operators import Grouping, Pipeline, Side
-from nova.query.dialect import NovaSql, fault
+from nova.query.dialect import NovaSql, aggregates_in, fault
 from nova.query.layers import layers_sql
+from nova.query.rates import window_s
 from nova.query.stages import Stage, apart_us
-from nova.query.statement import ROLES, Group, Interval, JoinKind, Statement, Tumbling, aggregates_in
+from nova.query.statement import ROLES, Group, Interval, JoinKind, Statement, Tumbling
 
 SHORTEST_US = 1_000_000
 """Windows that an interval join is cut into are at least this long: shorter ones only make copies dearer."""
@@ -74,11 +75,22 @@ def lower(stages: Sequence[Stage]) -> list[Pipeline]:
         one = _lowered(stage.statement, stage.spread_us, behind)
         if stage.time:
             source = f"concat(left_source, '{MADE_OF}', right_source)"
+            one = _with_time(one, stage.time)
             one = replace(one, select=(("source", source), ("time", stage.time), ("value", "0D"), *one.select))
         else:
             one = replace(one, layers=layers_sql(stage.statement.layers))
         found.append(one)
     return found
+
+
+def _with_time(pipeline: Pipeline, time: str) -> Pipeline:
+    """Where the time of joined rows is a column of a stream that another join makes, that column travels."""
+    if not time.startswith("`"):
+        return pipeline
+    side, _, name = time.strip("`").partition("_")
+    own = pipeline.left if side == "left" else pipeline.right
+    own = replace(own, columns=tuple(sorted({*(own.columns or ()), name})))
+    return replace(pipeline, left=own) if side == "left" else replace(pipeline, right=own)
 
 
 def _disorder_us(stage: Stage) -> float:
@@ -156,6 +168,7 @@ def _lowered(statement: Statement, spread_us: int, behind_us: float) -> Pipeline
         select=select,
         group=group,
         lateness_ms=(lateness + behind_us) / 1000,
+        span_s=window_s(window, sum(schema.made for schema in statement.schemas.values())),
         sql=statement.sql,
     )
 
@@ -281,22 +294,33 @@ def _grouping(statement: Statement, group: Group, after: _After, slack_us: int) 
     partial: list[tuple[str, str]] = []
     merge: list[tuple[str, str]] = []
     final: list[tuple[str, str]] = []
-    for number, (one, whole) in enumerate(zip(aggregates, pieces, strict=True)):
-        name = f"_agg{number}"
-        if whole is not None and None not in pieces:
-            arguments = [after.text(argument) for argument in _arguments(one)]
-            names = [f"{name}_{k}" for k in range(len(whole[0]))]
-            partial += [(n, over.format(*arguments)) for n, (over, _) in zip(names, whole[0], strict=True)]
-            merge += [(n, again.format(n)) for n, (_, again) in zip(names, whole[0], strict=True)]
-            final.append((name, whole[1].format(*(again for _, again in merge[-len(names) :]))))
-        else:
-            copy = one.copy()
-            for k, argument in enumerate(_arguments(copy)):
-                partial.append((f"{name}_{k}", after.text(argument)))
-                argument.replace(exp.column(f"{name}_{k}"))
-            final.append((name, spark_sql(copy)))
+    if None in pieces:
+        rows = list(dict.fromkeys(column for one in aggregates for column in one.find_all(exp.Column)))
+        partial = [(f"_row{k}", after.text(column)) for k, column in enumerate(rows)] or [("_row", "1")]
+        kept = {column: exp.column(f"_row{k}") for k, column in enumerate(rows)}
+        final = [(f"_agg{k}", spark_sql(_with(one, kept))) for k, one in enumerate(aggregates)]
+        pieces = []
+    for number, whole in enumerate(pieces):
+        assert whole is not None
+        argument, parts, result = whole
+        text = "*" if argument is None else after.text(argument)
+        names = [f"_agg{number}_{k}" for k in range(len(parts))]
+        partial += [(name, over.format(text)) for name, (over, _) in zip(names, parts, strict=True)]
+        merge += [(name, again.format(name)) for name, (_, again) in zip(names, parts, strict=True)]
+        final.append((f"_agg{number}", result.format(*(again for _, again in merge[-len(names) :]))))
     having = None if statement.having is None else _finished(statement.having, statement)
-    return Grouping(starts, group.window.size_us, slack_us, keys, tuple(partial), tuple(merge), tuple(final), having)
+    return Grouping(
+        starts,
+        group.window.size_us,
+        slack_us,
+        keys,
+        tuple(partial),
+        tuple(merge),
+        tuple(final),
+        group.time is None,
+        group.window.slide_us,
+        having,
+    )
 
 
 def _aggregates(statement: Statement) -> list[exp.Expr]:
@@ -319,46 +343,44 @@ _SAMPLE = "CASE WHEN {0}.n > 1 THEN {0}.squares / ({0}.n - 1) END"
 _POPULATION = "CASE WHEN {0}.n > 0 THEN {0}.squares / {0}.n END"
 
 
-def _arguments(aggregate: exp.Expr) -> list[exp.Expr]:
-    """The expressions over rows that an aggregate takes."""
-    if isinstance(aggregate, exp.Count) and isinstance(aggregate.this, exp.Star):
-        return []
-    inner = aggregate.this if isinstance(aggregate.this, exp.Expr) else None
-    if isinstance(inner, exp.Distinct):
-        return list(inner.expressions)
-    if inner is None:
-        return [one for one in aggregate.expressions if not isinstance(one, exp.Literal)]
-    return [inner]
-
-
-def _decomposed(aggregate: exp.Expr) -> tuple[list[tuple[str, str]], str] | None:
-    """Partial aggregates of an aggregate, how each is merged, and how they make the whole; None: not decomposable."""
+def _decomposed(aggregate: exp.Expr) -> tuple[exp.Expr | None, list[tuple[str, str]], str] | None:
+    """What an aggregate is over (None: rows), its partial aggregates, each with how it is merged, and how they make the
+    whole; None: not decomposable."""
+    if isinstance(aggregate, exp.Filter):  # as null counts for nothing in any of them
+        bare, condition = aggregate.this, aggregate.expression.this
+        over = exp.Literal.number(1) if isinstance(bare.this, exp.Star) else bare.this
+        if not isinstance(over, exp.Expr) or isinstance(over, exp.Distinct):
+            return None
+        aggregate = bare.copy()
+        aggregate.set("this", exp.Case(ifs=[exp.If(this=condition.copy(), true=over.copy())]))
     if isinstance(aggregate.this, exp.Distinct) or aggregate.expressions:
         return None
-    total = ("sum(CAST({0} AS DOUBLE))", "sum({0})")
-    count = ("count({0})", "sum({0})")
+    over = None if isinstance(aggregate.this, exp.Star) else aggregate.this
     match aggregate:
-        case exp.Count() if isinstance(aggregate.this, exp.Star):
-            return [("count(*)", "sum({0})")], "{0}"
         case exp.Count():
-            return [count], "{0}"
+            return over, [("count({0})", "sum({0})")], "{0}"
         case exp.Sum():
-            return [("sum({0})", "sum({0})")], "{0}"
+            return over, [("sum({0})", "sum({0})")], "{0}"
         case exp.Min():
-            return [("min({0})", "min({0})")], "{0}"
+            return over, [("min({0})", "min({0})")], "{0}"
         case exp.Max():
-            return [("max({0})", "max({0})")], "{0}"
+            return over, [("max({0})", "max({0})")], "{0}"
         case exp.Avg():
-            return [total, count], "{0} / {1}"
+            return over, [("sum(CAST({0} AS DOUBLE))", "sum({0})"), ("count({0})", "sum({0})")], "{0} / {1}"
         case exp.Stddev() | exp.StddevSamp():
-            return [_SPREAD], f"sqrt({_SAMPLE})"
+            return over, [_SPREAD], f"sqrt({_SAMPLE})"
         case exp.StddevPop():
-            return [_SPREAD], f"sqrt({_POPULATION})"
+            return over, [_SPREAD], f"sqrt({_POPULATION})"
         case exp.Variance():
-            return [_SPREAD], _SAMPLE
+            return over, [_SPREAD], _SAMPLE
         case exp.VariancePop():
-            return [_SPREAD], _POPULATION
+            return over, [_SPREAD], _POPULATION
     return None
+
+
+def _with(part: exp.Expr, columns: Mapping[exp.Column, exp.Column]) -> exp.Expr:
+    """An expression with other columns in place of its own."""
+    return part.transform(lambda node: columns.get(node, node) if isinstance(node, exp.Column) else node)
 
 
 def _finished(part: exp.Expr, statement: Statement) -> str:

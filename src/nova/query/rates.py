@@ -8,7 +8,7 @@ from itertools import chain
 
 from sqlglot import exp
 
-from nova.model.operators import Estimate
+from nova.model.operators import Estimate, origin_of
 from nova.query.statement import Interval, Join, Key, Statement, Tumbling, aliases_in
 
 KNOWN_EQUAL = 0.1
@@ -23,7 +23,7 @@ def passing(statement: Statement, alias: str, stated: Mapping[str, float]) -> Es
     """Share of a stream's tuples that pass its filters."""
     filters = statement.filters[alias]
     if alias in stated:
-        return Estimate(stated[alias], "stated", f"{stated[alias]:g} of {alias} passes")
+        return Estimate(stated[alias], origin_of(stated, alias), f"{stated[alias]:g} of {alias} passes")
     share = math.prod(_share(part, statement) for part in filters)
     return Estimate(share, "estimated", f"{share:.3g} of {alias} passes") if filters else Estimate(1.0, "given")
 
@@ -31,7 +31,7 @@ def passing(statement: Statement, alias: str, stated: Mapping[str, float]) -> Es
 def matching(statement: Statement, join: Join, stated: Mapping[str, float]) -> Estimate:
     """Share of the pairs of tuples in one window that join."""
     if "join" in stated:
-        return Estimate(stated["join"], "stated", f"{stated['join']:g} of the pairs in a window join")
+        return Estimate(stated["join"], origin_of(stated, "join"), f"{stated['join']:g} of the pairs in a window join")
     share, why = 1.0, []
     for key in independent(join, statement):
         count = distinct_values(key, statement)
@@ -90,7 +90,8 @@ def groups(statement: Statement, rate: float, stated: Mapping[str, float]) -> Es
     rows = rate * (group.window.slide_us if group.time is None else group.window.size_us) / 1e6
     per_second = 1e6 / group.window.slide_us
     if "group" in stated:
-        return Estimate(min(stated["group"], rows) * per_second, "stated", f"{stated['group']:g} groups a window")
+        number = min(stated["group"], rows)
+        return Estimate(number * per_second, origin_of(stated, "group"), f"{stated['group']:g} groups a window")
     counts = [_values(key, statement) for key in group.keys]
     if all(count is not None for count in counts):
         number = min(math.prod(count for count in counts if count is not None), rows)

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
-from nova.query.dialect import NovaSql, SqlFault, fault, parse
+from nova.query.dialect import NovaSql, SqlFault, aggregates_in, fault, is_aggregate, parse
 from nova.query.layers import check_layers
 
 JoinKind: TypeAlias = Literal["inner", "left", "right", "full"]
@@ -24,8 +24,6 @@ _UNITS = {
     "HOUR": 3_600_000_000,
     "DAY": 86_400_000_000,
 }
-_MORE_AGGREGATES = {"percentile", "collect_list", "collect_set", "bool_and", "bool_or", "every", "some", "mode"}
-"""Aggregates of Spark that sqlglot may take for plain functions."""
 
 
 @dataclass(frozen=True)
@@ -148,18 +146,6 @@ def short_sql(left: str, right: str, on: Sequence[str], window_ms: float) -> str
     return f"SELECT {a}.value AS left_value, {b}.value AS right_value FROM {joined}"  # nosec B608
 
 
-def aggregates_in(node: exp.Expr) -> list[exp.Expr]:
-    """The aggregate functions of an expression."""
-    return [part for part in node.walk() if is_aggregate(part)]
-
-
-def is_aggregate(node: object) -> bool:
-    """Whether a part of an expression is an aggregate function."""
-    if isinstance(node, exp.Anonymous):
-        return str(node.this).lower() in _MORE_AGGREGATES
-    return isinstance(node, exp.AggFunc)
-
-
 def aliases_in(node: exp.Expr) -> set[str]:
     """The streams that an expression looks at."""
     return {column.table for column in node.find_all(exp.Column) if column.table}
@@ -237,7 +223,7 @@ class _Analysis:
         name, alias = _one_of(table.name, self.known) or table.name, table.alias or table.name
         if name not in self.known:
             raise self.wrong(table, f"no such stream; the streams are {_names(self.known)}")
-        if alias in self.streams:
+        if alias.lower() in map(str.lower, self.streams):
             raise self.wrong(table, f"two streams are called {alias}: give one of them another name with AS")
         self.streams[alias], self.schemas[alias] = name, self.known[name]
         return alias
@@ -337,7 +323,7 @@ class _Analysis:
                 seen = [aliases_in(side) for side in sides]
                 if seen[0] and seen[1] and (seen[0] == {alias}) != (seen[1] == {alias}):
                     mine = 0 if seen[0] == {alias} else 1
-                    if alias not in seen[1 - mine]:
+                    if alias not in seen[1 - mine] and not any(self._differences(bare)):
                         keys.append(Key(sides[1 - mine], sides[mine]))
                         continue
             if _windows_in(part):
@@ -639,6 +625,5 @@ __all__ = [
     "Interval",
     "Key",
     "analyse",
-    "aggregates_in",
     "aliases_in",
 ]

@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from nova.model.ids import REFUSED, has_control
+from nova.model.operators import Selectivities
 from nova.model.options import Options
 from nova.model.requires import FORMS, Requirement, parse
 from nova.model.units import DURATION, NUMBER, RATE, Quantity
@@ -283,6 +284,8 @@ class Query(_Part):
     )
     """What is known about the data: `join` is the share of the pairs in a window that match; for `sql` also, by stream,
     the share of tuples that its filters let through, and `group`: groups per window."""
+    selectivity_from: dict[Name, Literal["stated", "measured", "estimated"]] = Field(default_factory=dict)
+    """Where values of `selectivity` come from; stated by you, unless it is named here."""
     order: Annotated[Any, BeforeValidator(_order, json_schema_input_type=list[Any])] = None
     """Order in which three and more streams are joined, by their names in the text: `[[b, a], p]` joins b with a, and
     what comes of it with p. Left out: the cheapest by rates and latencies."""
@@ -296,6 +299,11 @@ class Query(_Part):
     """Label of the nodes (or `id`): no two replicas of one sub-join run on nodes with the same value."""
     sink: Name
     """Node that gets the results."""
+
+    @property
+    def known(self) -> Selectivities:
+        """The selectivities, each with where it comes from."""
+        return Selectivities(self.selectivity, self.selectivity_from)
 
     @property
     def tuple_columns(self) -> tuple[str, ...]:
@@ -318,6 +326,10 @@ class Query(_Part):
             if self.selectivity.keys() - {"join"}:
                 message = "beside left and right, `selectivity` has `join` alone: the share of pairs that match"
                 raise PydanticCustomError("form", message)
+        unknown = sorted(self.selectivity_from.keys() - self.selectivity.keys())
+        if unknown:
+            message = "`selectivity_from` names {name}, of which `selectivity` says nothing"
+            raise PydanticCustomError("form", message, {"name": unknown[0]})
         return self
 
     @model_validator(mode="after")

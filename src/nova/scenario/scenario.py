@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from nova.model.limits import available_bytes, size_text
 from nova.model.links import Link
-from nova.model.operators import HANDED_ON, Estimate, OperatorGraph, Output, Pipeline
+from nova.model.operators import HANDED_ON, Estimate, OperatorGraph, Output, Pipeline, origin_of
 from nova.model.options import Options
 from nova.model.problem import Dense, Derived, Ints, JoinMatrix, Key, Latency, Nodes, Pairs, Problem, Query, Sources
 from nova.model.requires import Requirement, allowed, came_nearest
@@ -34,6 +34,7 @@ from nova.query import (
     flows,
     key_of,
     lower,
+    matching,
     output_of,
     passing,
     refuse_unplanned,
@@ -403,8 +404,8 @@ class _Builder:
             self._graph(query, statement, streams)
         same = tuple((name, name) for name in on)
         around = Pipeline(on=query.tuple_columns)
-        match = query.selectivity.get("join")
-        output = None if match is None else Output(Estimate(match, "stated"))
+        match = query.known.get("join")
+        output = None if match is None else Output(Estimate(match, origin_of(query.known, "join")))
         return [_Bound(query.id, query.left, query.right, same, query.window.tumbling, around, output=output)]
 
     def _sql(
@@ -428,12 +429,13 @@ class _Builder:
             for name in sorted(unknown):
                 known = [*statement.streams, "join", "group"]
                 self._wrong(i, "selectivity", f"no such part of the query{suggestion(name, known)}", name)
-            shares = {alias: passing(statement, alias, query.selectivity).value for alias in statement.streams}
+            passed = {alias: passing(statement, alias, query.known) for alias in statement.streams}
+            shares = {alias: share.value for alias, share in passed.items()}
             born = {alias: share * float(parts[statement.streams[alias]].rate.sum()) for alias, share in shares.items()}
             tree = None
             if len(statement.joins) > 1 and all(join.kind == "inner" for join in statement.joins[:-1]):
                 ground = self._ground(statement, parts, nodes, sink)
-                tree = query.order or best_order(statement, born, query.selectivity, ground)
+                tree = query.order or best_order(statement, born, query.known, ground)
                 if why := wrong_order(statement, tree):
                     self._wrong(i, "order", why, str(query.order))
                     return []
@@ -451,11 +453,19 @@ class _Builder:
                 self._wrong(i, "sql", str(error))
             self.unplanned[-1] = str(error)
             return []
-        results = {} if tree is None else flows(statement, born, query.selectivity)
+        results = {} if tree is None else flows(statement, born, query.known)
         columns = tuple(
             (name, tuple(schemas[name].columns.items())) for name in statement.streams.values() if schemas[name].known
         )
-        stated = {name: share for name, share in query.selectivity.items() if name in ("join", "group")}
+        planned = {
+            alias: share for alias, share in passed.items() if statement.filters[alias] or alias in query.selectivity
+        }
+        if len(statement.joins) == 1:
+            planned["join"] = matching(statement, statement.joins[0], query.known)
+        for name in [one for one in ("join", "group") if one in query.selectivity]:
+            planned[name] = Estimate(query.selectivity[name], origin_of(query.known, name))
+        told = {name: one.value for name, one in planned.items()}
+        origins = tuple((name, one.origin) for name, one in planned.items() if one.origin != "stated")
         found = []
         for number, (stage, pipeline) in enumerate(zip(stages, pipelines, strict=True), 1):
             own, copied = stage.statement, copies(stage.statement)
@@ -464,7 +474,7 @@ class _Builder:
             if pipeline.single:
                 names, factors = [*names, *names], [*factors, 0.0]
             last = number == len(stages)
-            pipeline = replace(pipeline, shares=(*shares.items(), *stated.items()), columns=columns, order=tree)
+            pipeline = replace(pipeline, shares=tuple(told.items()), origins=origins, columns=columns, order=tree)
             found.append(
                 _Bound(
                     query.id if last else f"{query.id}.{number}",
@@ -476,7 +486,7 @@ class _Builder:
                     (factors[0], factors[1]),
                     _aliases(own),
                     key_of(own, pipeline),
-                    output_of(own, pipeline, query.selectivity) if last else HANDED_ON,
+                    output_of(own, pipeline, query.known) if last else HANDED_ON,
                     None if last else results[stage.streams],
                 )
             )
@@ -512,7 +522,7 @@ class _Builder:
     ) -> None:
         """Keep the graph of a query."""
         given = {name: float(part.rate.sum()) for name, part in streams.items() if part is not None}
-        self.graphs.append(build_graph(query.id, statement, given, query.selectivity, tree))
+        self.graphs.append(build_graph(query.id, statement, given, query.known, tree))
 
     def _requirements(self, i: int, requires: tuple[Requirement, ...], nodes: Nodes) -> None:
         """Labels exist, numbers are numbers, and some host meets it all."""

@@ -134,12 +134,16 @@ def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attribut
     if around.sql:
         document["sql"] = around.sql
         document["selectivity"] = dict(around.shares)
+        if around.origins:
+            document["selectivity_from"] = dict(around.origins)
         if around.order is not None:
             document["order"] = _nested(around.order)
     else:
         document |= {"left": problem.streams[query.left], "right": problem.streams[query.right]}
         if query.output is not None and query.makes is None:
             document["selectivity"] = {"join": query.output.share.value}
+            if query.output.share.origin != "stated":
+                document["selectivity_from"] = {"join": query.output.share.origin}
     match query.matrix:
         case Equal() if around.single:
             pass

@@ -80,6 +80,10 @@ class Event:
         """Itself, and what it means for other joins of its query."""
         yield self
 
+    def factors(self, names: Names) -> dict[int, float]:  # noqa: ARG002 - measured selectivities need them
+        """Tuples that travel for each that is born, by row of the filtered stream, where the event changes them."""
+        return {}
+
     def apply(self, state: State, impact: Impact) -> None:
         """Change rows of the state, and note what the rest of the step has to look at. Finds no hosts yet, and moves
         nothing that could stay."""

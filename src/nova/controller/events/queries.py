@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from nova.controller.events.event import Event, Finding, event_kind
+from nova.controller.events.sources import RateChanged
+from nova.model.operators import Estimate, Origin, Output
 from nova.model.requires import parse
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from nova.controller.names import Names, NamesAhead
     from nova.controller.state import State
 
-__all__ = ["PairAllowed", "PairWithdrawn", "QueryAdded", "QueryRemoved", "SinkMoved"]
+__all__ = ["PairAllowed", "PairWithdrawn", "QueryAdded", "QueryRemoved", "SelectivityMeasured", "SinkMoved"]
 
 
 @event_kind
@@ -194,6 +196,78 @@ class SinkMoved(Event):
                 impact.repriced.setdefault(join, reason)
 
 
+@event_kind
+class SelectivityMeasured(Event):
+    """A run has counted what a query lets through: by name in its text the share of a stream's tuples that pass its
+    filters, `join` the share of the pairs in a window that join, `group` the groups per window."""
+
+    kind: ClassVar[str] = "selectivity_measured"
+    query: str
+    selectivity: Mapping[str, float]
+
+    def own_faults(self) -> Iterator[Finding]:
+        if not self.selectivity:
+            yield "selectivity", "one value at least expected", {}
+        for name, share in self.selectivity.items():
+            if not 0 <= share < math.inf or (share > 1 and name != "group"):
+                yield f"selectivity.{name}", "a share in 0…1 expected, or a number of groups", share
+
+    def check(self, ahead: NamesAhead) -> Iterator[Finding]:
+        yield from _check_whole(self, ahead)
+        names = ahead.names
+        row = -1 if self.query in ahead.queries else names.query_rows.get(self.query, -1)
+        if row < 0:
+            return
+        rule = names.rule(row)
+        planned = dict(rule.pipeline.shares)
+        known = [name for name in planned if planned[name] > 0 and names.filtered_stream(self.query, name) >= 0]
+        known += ["join"] if not names.parts_of(row) and not rule.pipeline.single else []
+        known += ["group"] if rule.pipeline.group is not None else []
+        for name in self.selectivity:
+            if name not in known:
+                message = f"nothing that the plan of this query goes by; there are {', '.join(known) or 'none'}"
+                yield f"selectivity.{name}", message, name
+
+    def factors(self, names: Names) -> dict[int, float]:
+        """Tuples that travel for each that is born, by row of the filtered stream. Copies into windows stay as many."""
+        query = names.query_rows.get(self.query)
+        before = {} if query is None else dict(names.rule(query).pipeline.shares)
+        found: dict[int, float] = {}
+        for alias, share in self.selectivity.items():
+            row = names.filtered_stream(self.query, alias)
+            if row >= 0 and before.get(alias, 0.0) > 0:
+                found[row] = names.derived[row].factor / before[alias] * share
+        return found
+
+    def apply(self, state: State, impact: Impact) -> None:
+        """Filtered streams change their rates; how much comes out of the join, and of groups, counts where results
+        do."""
+        names = state.names
+        for row, factor in self.factors(names).items():
+            names.derived[row] = replace(names.derived[row], factor=factor)
+            base, stream = names.derived[row].base, names.streams[row]
+            for source in names.source_rows[row]:
+                rate = float(state.sources["rate"][names.source_of(base, source)]) * factor
+                RateChanged(stream=stream, source=source, rate=rate).apply(state, impact)
+        query = names.query_rows[self.query]
+        rule = names.rule(query)
+        if "join" in self.selectivity:
+            new, output = self.selectivity["join"], rule.output or Output(Estimate(1.0, "estimated"))
+            old = dict(rule.pipeline.shares).get("join", output.share.value)
+            value = output.share.value * new / old if old > 0 else new
+            rule.output = replace(output, share=Estimate(value, "measured", f"{new:g} of the pairs in a window join"))
+        if rule.output is not None and rule.pipeline.group is not None and "group" in self.selectivity:
+            most = self.selectivity["group"] * 1e6 / rule.pipeline.group.slide_us
+            rule.output = replace(rule.output, most=most if rule.pipeline.group.merge else math.inf)
+        measured: Origin = "measured"
+        for part in (query, *names.parts_of(query)):
+            one = names.rule(part)
+            if one.pipeline.sql:
+                shares = {**dict(one.pipeline.shares), **self.selectivity}
+                origins = {**dict(one.pipeline.origins), **dict.fromkeys(self.selectivity, measured)}
+                one.pipeline = replace(one.pipeline, shares=tuple(shares.items()), origins=tuple(origins.items()))
+
+
 def _check_pair(event: PairAllowed | PairWithdrawn, ahead: NamesAhead) -> Iterator[Finding]:
     streams = ahead.streams_of(event.query)
     if streams is None:
@@ -205,7 +279,7 @@ def _check_pair(event: PairAllowed | PairWithdrawn, ahead: NamesAhead) -> Iterat
         yield from ahead.missing_source("right", streams[1], event.right)
 
 
-def _check_whole(event: QueryRemoved | SinkMoved, ahead: NamesAhead) -> Iterator[Finding]:
+def _check_whole(event: QueryRemoved | SinkMoved | SelectivityMeasured, ahead: NamesAhead) -> Iterator[Finding]:
     """Events on queries of several joins name the query, not one of its joins."""
     yield from ahead.missing_query("query", event.query)
     whole = ahead.chain_of(event.query)

@@ -163,7 +163,9 @@ def _check_born(event: SourceEvent, ahead: NamesAhead) -> Iterator[Finding]:
 def with_derived(events: Iterable[Event], names: Names) -> Iterator[Event]:
     """The events, each on a source followed by what it means for the streams that queries make of the source's stream:
     filtered streams get their share of a rate."""
+    factors: dict[int, float] = {}
     for event in events:
+        factors |= event.factors(names)
         if not isinstance(event, RateChanged | SourceAdded | SourceRemoved):
             yield event
             continue
@@ -179,7 +181,8 @@ def with_derived(events: Iterable[Event], names: Names) -> Iterator[Event]:
         yield _with_partners(event, taken, inside=False)
         for row, derived in made.items():
             own = _with_partners(replace(event, stream=names.streams[row]), readers[row], inside=True)
-            yield own if isinstance(own, SourceRemoved) else replace(own, rate=own.rate * derived.factor)
+            factor = factors.get(row, derived.factor)
+            yield own if isinstance(own, SourceRemoved) else replace(own, rate=own.rate * factor)
 
 
 def _with_partners(event: SourceEvent, queries: Set[str], *, inside: bool) -> SourceEvent:
