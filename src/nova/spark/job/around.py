@@ -22,7 +22,9 @@ from nova.model.errors import Fault, InvalidInput
 from nova.model.operators import Grouping, Pipeline, Side
 from nova.query.layers import GROUPS
 from nova.routing.flow import Flow
+from nova.routing.routes import SideName
 from nova.spark.job.kept import Kept
+from nova.spark.job.selectivity import CAME, PASSED, Selectivity
 from nova.spark.job.sinks import Sink, result_rows
 from nova.spark.job.tasks import ORIGINAL, ArrowMap
 from nova.spark.job.unmatched import Unmatched
@@ -35,20 +37,25 @@ if TYPE_CHECKING:
 
 START = "_start"
 """Start of a group's window, in µs since 1970."""
+ROWS = "_rows"
+"""How many rows a partial aggregate is made of."""
 AFTER_END = 10**8
 """Added to the number of the last batch where what is left is written at the end of the input."""
 CROWDED = 10_000
 """Partial aggregates beyond which those of one group are merged before their window is over."""
 
 
-def before(frame: DataFrame, side: Side, place: str) -> DataFrame:
+def before(frame: DataFrame, side: Side, place: str, name: SideName) -> DataFrame:
     """What of a stream travels: tuples that pass, the columns that are needed, `_key0`, …, and one copy per window."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
     try:
+        dead = column_of(REASON).isNotNull() if REASON in frame.columns else F.lit(False)
+        if side.columns is not None:
+            passes = F.lit(True) if side.where is None else F.expr(side.where)
+            frame = frame.observe(name, F.count_if(~dead).alias(CAME), F.count_if(~dead & passes).alias(PASSED))
         if side.where is not None:
-            dead = column_of(REASON).isNotNull() if REASON in frame.columns else F.lit(False)
             frame = frame.where(dead | F.expr(side.where))
         names = [name for name in frame.columns if name not in ("source", "time", "value")]
         kept = [name for name in names if side.columns is None or name in (*side.columns, *HIDDEN)]
@@ -80,6 +87,8 @@ class Around:
     watermark_us: Callable[[], int | None]
     """Event time before which no packet of a batch to come is joined; None: not yet known."""
 
+    counted: Selectivity
+    """What it lets through."""
     unmatched: Unmatched | None = None
     """Where the query keeps tuples that join nothing."""
 
@@ -102,12 +111,13 @@ class Around:
     def _write(self, frame: DataFrame, batch: int) -> None:
         rows = self._passing(frame)
         if self.pipeline.group is None:
-            self._hand_on(project(rows, self.pipeline), batch)
+            written = self._hand_on(project(rows, self.pipeline), batch)
+            self._joined(written if self.unmatched is None else None)
             return
         group, spark = self.pipeline.group, frame.sparkSession
         groups = Kept(self.folder)
         state, closed = groups.before(batch)
-        fresh = partial(rows, group).toArrow()
+        fresh = self._partials(rows, group)
         if closed is not None:
             fresh = fresh.filter(pc.greater(fresh[START], closed))
         state = fresh if state is None else pa.concat_tables([state, fresh])
@@ -117,6 +127,7 @@ class Around:
             closed = until if closed is None else max(until, closed)
         over = pc.less_equal(state[START], closed) if closed is not None else pa.nulls(len(state), pa.bool_())
         self._hand_on(finish(spark, state.filter(over), self.pipeline), batch)
+        self._closed(state.filter(over), group)
         groups.save(batch, _merged(spark, state.filter(pc.invert(pc.fill_null(over, False))), group), closed)
 
     def end(self, spark: SparkSession) -> None:
@@ -139,21 +150,40 @@ class Around:
             return
         state, closed = groups.before(last + 1)
         if rows is not None:
-            fresh = partial(rows, self.pipeline.group).toArrow()
+            fresh = self._partials(rows, self.pipeline.group)
             if closed is not None:  # a run that died after it had written them comes here again
                 fresh = fresh.filter(pc.greater(fresh[START], closed))
             state = fresh if state is None else pa.concat_tables([state, fresh])
         if state is None or not state.num_rows:
             return
         self._hand_on(finish(spark, state, self.pipeline), AFTER_END + last)
+        self._closed(state, self.pipeline.group)
         latest = pc.max(state[START]).as_py()
         groups.save(last, state.slice(0, 0), latest if closed is None else max(latest, closed))
 
     def _passing(self, rows: DataFrame) -> DataFrame:
         return rows if self.pipeline.where is None else rows.where(self.pipeline.where)
 
-    def _hand_on(self, rows: DataFrame, batch: int) -> None:
-        self.inner.write(self.inner.attach(rows, None), batch)
+    def _hand_on(self, rows: DataFrame, batch: int) -> int | None:
+        return self.inner.write(self.inner.attach(rows, None), batch)
+
+    def _partials(self, rows: DataFrame, group: Grouping) -> pa.Table:
+        """Rows as partial aggregates, and counted."""
+        fresh = partial(rows, group).toArrow()
+        self._joined(rows_in(fresh, group) if self.unmatched is None else None)
+        return fresh.drop_columns(ROWS) if ROWS in fresh.column_names else fresh
+
+    def _joined(self, rows: int | None) -> None:
+        """So many joined rows satisfy all conditions; None: nobody knows."""
+        known = self.counted.joined
+        self.counted.joined = None if rows is None or known is None else known + rows
+
+    def _closed(self, state: pa.Table, group: Grouping) -> None:
+        """Count the groups of windows that are over; keys that hold others within them are not told apart."""
+        names = [START, *(name for name, _ in group.keys)]
+        if state.num_rows and not any(pa.types.is_nested(state.schema.field(name).type) for name in names):
+            self.counted.groups += state.group_by(names).aggregate([]).num_rows
+            self.counted.windows += len(pc.unique(state[START]))
 
 
 def project(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -181,8 +211,14 @@ def partial(rows: DataFrame, grouping: Grouping) -> DataFrame:
         return spread.select(START, *keys, *_columns(grouping.partial))
     named = spread.select("*", *keys)
     names = [name for name, _ in grouping.keys]
-    made = _aggregated(named, ["node", START, *names], grouping.partial)
+    made = _aggregated(named, ["node", START, *names], (*grouping.partial, (ROWS, "count(*)")))
     return made.drop("node")
+
+
+def rows_in(fresh: pa.Table, grouping: Grouping) -> int:
+    """Rows that partial aggregates are made of, each counted once though it may be in several windows."""
+    rows = pc.sum(fresh[ROWS]).as_py() or 0 if ROWS in fresh.column_names else fresh.num_rows
+    return int(rows) if grouping.by_join else int(rows) * grouping.slide_us // grouping.size_us
 
 
 def finish(spark: SparkSession, state: pa.Table, pipeline: Pipeline) -> DataFrame:

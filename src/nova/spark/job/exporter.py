@@ -36,12 +36,14 @@ def exposition(meters: Iterable[Meter], seconds: float, warnings: int) -> str:
     latency: list[Sample] = []
     lag: list[Sample] = []
     kept: list[Sample] = []
+    shares: list[Sample] = []
     for meter in meters:
         told, who = meter.report(max(seconds, 1e-3)), {"query": meter.query}
         tuples += [("", {**who, "side": side}, count) for side, count in told["tuples"].items()]
         dead += [("", {**who, "reason": reason}, count) for reason, count in told["dead_letters"].items()]
         results.append(("", who, told["results"]))
         late.append(("", who, told["late_tuples"]))
+        shares += [("", {**who, "part": part}, value) for part, value in told["selectivity"].items()]
         kept += [("", {**who, "kind": kind}, value) for kind, value in told["state"].items()]
         if (behind := meter.lag_s) is not None:
             lag.append(("", who, behind))
@@ -56,6 +58,7 @@ def exposition(meters: Iterable[Meter], seconds: float, warnings: int) -> str:
         ("nova_latency_seconds", "summary", "From a result's later tuple to the sink.", latency),
         ("nova_lag_seconds", "gauge", "How far behind the newest tuples of the latest batch were.", lag),
         ("nova_state", "gauge", "What a query keeps: tuples or packets, and bytes.", kept),
+        ("nova_selectivity", "gauge", "Measured: shares that pass filters and join, groups a window.", shares),
         ("nova_warnings", "gauge", "What is wrong with the input just now.", [("", {}, warnings)]),
         ("nova_run_seconds", "gauge", "Time since the start.", [("", {}, seconds)]),
     )

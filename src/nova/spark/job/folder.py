@@ -21,7 +21,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
@@ -51,6 +51,17 @@ class RunFolder:
     def watched(self) -> Path:
         """Events that were handled, where events drive the run."""
         return self.path / "events.jsonl"
+
+    @property
+    def measured(self) -> Path:
+        """Events that tell what the run has measured of its queries, one a line."""
+        return self.path / "measured.jsonl"
+
+    def put_measured(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Write them down, where there are any."""
+        lines = [json.dumps(event) + "\n" for event in events]
+        if lines:
+            write_safely(self.measured, "".join(lines))
 
     @property
     def results(self) -> Path:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from nova.spark.job.selectivity import Selectivity
 from nova.spark.sources.clock import Clock
 
 LAG_SPAN_S = 20.0
@@ -137,6 +138,8 @@ class Meter:
     latencies: Latencies = field(default_factory=Latencies)
     stages: dict[str, Latencies] = field(default_factory=dict)
     """The same by stage; a result's add up to its latency."""
+    selectivity: Selectivity | None = None
+    """What its filters, join and groups let through, where that is counted."""
     late: int = 0
     first_time: int | None = None
     last_time: int | None = None
@@ -221,6 +224,8 @@ class Meter:
             if number <= self._seen:
                 return
             self._seen = number
+            if self.selectivity is not None:
+                self.selectivity.note(report.get("observedMetrics") or {})
             moment = report.get("eventTime", {}).get("watermark")
             if moment is not None:
                 behind = datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp() * 1e6
@@ -311,4 +316,5 @@ class Meter:
                 if self.batch_ms
                 else None,
                 "state": self.state,
+                "selectivity": {} if self.selectivity is None else self.selectivity.shares(self.event_s),
             }

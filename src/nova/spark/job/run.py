@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from nova.controller.codec import event_to_json
+from nova.controller.events import SelectivityMeasured
 from nova.model.errors import Fault, InvalidInput, NovaError
 from nova.model.load import node_loads
 from nova.model.plan import Plan
@@ -30,6 +32,7 @@ from nova.spark.job.job import Job, NewPlan, routes_of
 from nova.spark.job.listener import Listener
 from nova.spark.job.meter import Meter
 from nova.spark.job.schedule import Schedule
+from nova.spark.job.selectivity import selectivity_of
 from nova.spark.job.sinks import HandOver, open_sink
 from nova.spark.job.tally import Tally
 from nova.spark.job.unmatched import Unmatched
@@ -234,11 +237,15 @@ class Run:
         left, right = (inputs[name] for name in names)
         place = f"{self.scenario.path}: query {query.id}"
         sides = agree(
-            before(left.frame, pipeline.left, place), before(right.frame, pipeline.right, place), keys_of(pipeline)
+            before(left.frame, pipeline.left, place, "left"),
+            before(right.frame, pipeline.right, place, "right"),
+            keys_of(pipeline),
         )
         partitions = int(self.spark.conf.get("spark.sql.shuffle.partitions") or 2)
         flow = flow_of(self.problem, number, sides, partitions).keeping(pipeline.keeps)
         meter = meter or Meter(query.id, shared_clock(left, right), self.began, dead=self.folder.buried(*names))
+        if pipeline.sql:
+            meter.selectivity = meter.selectivity or selectivity_of(self.problem, number)
 
         letters = self.folder.letters(query.id)
 
@@ -257,9 +264,9 @@ class Run:
                 self.spark, made, flow, pipeline, shared_clock(left, right)
             )
         unmatched = Unmatched(flow, pipeline, self.folder.job(query.id) / "unmatched") if pipeline.keeps else None
-        if pipeline.sql:
+        if pipeline.sql and meter.selectivity is not None:
             groups = self.folder.job(query.id) / "groups"
-            sink = Around(sink, flow, pipeline, groups, lambda: job.watermark_us(), unmatched)
+            sink = Around(sink, flow, pipeline, groups, lambda: job.watermark_us(), meter.selectivity, unmatched)
         lateness_ms = s.lateness_ms + math.ceil(pipeline.lateness_ms)
         job = Job(
             self.spark,
@@ -346,6 +353,7 @@ class Run:
         if ended:
             for one in self.running:
                 one.finish()
+        self.folder.put_measured(event_to_json(event) for event in self.measured())
 
     def stop(self) -> None:
         """Ask a waiting run to stop; from any thread or a signal handler."""
@@ -377,6 +385,23 @@ class Run:
         if self.emulation is not None:
             self.emulation.finish()
         self.folder.unlock()
+
+    def measured(self) -> list[SelectivityMeasured]:
+        """What the run has measured of each query, as events."""
+        reader = {stream: one.id for one in self.problem.queries for stream in (one.left, one.right)}
+        makes = {one.id: one.makes for one in self.problem.queries}
+        numbers = {one.id: number for number, one in enumerate(self.problem.queries)}
+        found: dict[str, dict[str, float]] = {}
+        for one in self.running:
+            whole = one.meter.query
+            while (made := makes[whole]) is not None:  # one of several joins: what it reads counts as the query's
+                streams = [made, *(row for row, derived in self.problem.derived.items() if derived.base == made)]
+                whole = next(reader[row] for row in streams if row in reader)
+            shares = {} if one.meter.selectivity is None else one.meter.selectivity.shares(one.meter.event_s)
+            if self.problem.queries[numbers[whole]].pipeline.order is not None:
+                shares.pop("join", None)  # each of its joins has its own
+            found.setdefault(whole, {}).update(shares)
+        return [SelectivityMeasured(query=query, selectivity=shares) for query, shares in found.items() if shares]
 
     def report(self) -> dict[str, Any]:
         """What the run did, as plain values."""

@@ -45,8 +45,9 @@ class Sink(Protocol):
         already."""
         ...
 
-    def write(self, frame: DataFrame, batch: int) -> None:
-        """Write the results of one batch. `frame` must be read as a whole: state is saved along the way."""
+    def write(self, frame: DataFrame, batch: int) -> int | None:
+        """Write the results of one batch; returns how many, where it knows. `frame` must be read as a whole: state is
+        saved along the way."""
         ...
 
 
@@ -199,9 +200,10 @@ class Files:
             WriteFiles(matcher or as_it_is, self.format, str(self.staging)), "file string, rows bigint"
         )
 
-    def write(self, frame: DataFrame, batch: int) -> None:
+    def write(self, frame: DataFrame, batch: int) -> int:
         self.folder.mkdir(parents=True, exist_ok=True)
-        written = sorted(row.file for row in frame.collect())
+        told = frame.collect()
+        written = sorted(row.file for row in told)
         before = takewhile(Path.exists, (self._file(batch, part) for part in count()))
         for old in reversed(list(before)):  # of an earlier attempt; from the last, so that no gap hides others
             old.unlink()
@@ -209,6 +211,7 @@ class Files:
             Path(file).rename(self._file(batch, part))
         for left_over in self.staging.iterdir() if self.staging.exists() else ():
             left_over.unlink()  # of tasks that failed or ran twice
+        return sum(int(row.rows) for row in told)
 
 
 @dataclass
