@@ -45,16 +45,17 @@ CROWDED = 10_000
 """Partial aggregates beyond which those of one group are merged before their window is over."""
 
 
-def before(frame: DataFrame, side: Side, place: str, name: SideName) -> DataFrame:
-    """What of a stream travels: tuples that pass, the columns that are needed, `_key0`, …, and one copy per window."""
+def before(frame: DataFrame, side: Side, place: str, counted: SideName | None = None) -> DataFrame:
+    """What of a stream travels: tuples that pass, the columns that are needed, `_key0`, …, and one copy per window.
+    `counted`: under which name Spark observes how many tuples come and pass, where it can (not in real time)."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
     try:
         dead = column_of(REASON).isNotNull() if REASON in frame.columns else F.lit(False)
-        if side.columns is not None:
+        if side.columns is not None and counted is not None:
             passes = F.lit(True) if side.where is None else F.expr(side.where)
-            frame = frame.observe(name, F.count_if(~dead).alias(CAME), F.count_if(~dead & passes).alias(PASSED))
+            frame = frame.observe(counted, F.count_if(~dead).alias(CAME), F.count_if(~dead & passes).alias(PASSED))
         if side.where is not None:
             frame = frame.where(dead | F.expr(side.where))
         names = [name for name in frame.columns if name not in ("source", "time", "value")]
