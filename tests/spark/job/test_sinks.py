@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova.spark.job.sinks import json_lines
+from nova.spark.job.sinks import identified, json_lines
 
 
 @given(
@@ -37,3 +37,14 @@ def test_what_json_cannot_say_is_null_or_text() -> None:
     lines = json_lines(pa.record_batch(columns, names=["real", "day", "many"]))
     assert lines == ['{"real":null,"day":"2026-01-02","many":[1]}', '{"real":null,"day":null,"many":null}']
     assert json_lines(pa.record_batch([pa.array([], pa.int64())], names=["n"])) == []
+
+
+def test_results_tell_their_id_beside_an_id_that_the_query_selects() -> None:
+    """Equal results of a batch have ids of their own, the same in every repetition."""
+    plain, own = pa.record_batch({"n": [1, 1]}), pa.record_batch({"id": [7]})
+    (lines,) = identified([plain], "q")
+    assert [json.loads(line) for _, line in lines] == [{"id": name, "n": 1} for name, _ in lines]
+    assert len({name for name, _ in lines}) == 2
+    assert list(identified([plain], "q")) == [lines]
+    (((name, line),),) = identified([own], "q")
+    assert json.loads(line) == {"result_id": name, "id": 7}

@@ -133,6 +133,14 @@ class _Writer:
                 parquet.close()
 
 
+ID = "id"
+
+
+def id_column(columns: Iterable[str]) -> str:
+    """Under which name a result tells its id, beside these columns of its own."""
+    return f"result_{ID}" if ID in columns else ID
+
+
 def identified(batches: Iterable[pa.RecordBatch], query: str) -> Iterator[list[tuple[str, str]]]:
     """In a task: results as (id, JSON with the id), the same whenever the batch is repeated."""
     from pyspark import TaskContext
@@ -141,12 +149,12 @@ def identified(batches: Iterable[pa.RecordBatch], query: str) -> Iterator[list[t
     number = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
     seen: Counter[str] = Counter()
     for batch in batches:
-        told = []
+        told, field = [], json.dumps(id_column(batch.schema.names))
         for line in json_lines(batch):
             digest = hashlib.blake2b(line.encode(), digest_size=12).hexdigest()
             # equal results of a batch come from one task, so their number tells them apart in every repetition
             name = f"{query}-{number}-{digest}-{seen[digest]}"
-            told.append((name, f'{{"id":{json.dumps(name)},{line[1:]}'))
+            told.append((name, f"{{{field}:{json.dumps(name)},{line[1:]}"))
             seen[digest] += 1
         if told:
             yield told

@@ -26,7 +26,7 @@ from nova.files import appearing, name_of
 from nova.routing.flow import Flow
 from nova.routing.packets import MOMENT, Names
 from nova.routing.position import Longs
-from nova.spark.job.sinks import FILES, SHOWN, json_lines, plain
+from nova.spark.job.sinks import FILES, ID, SHOWN, id_column, json_lines, plain
 from nova.spark.realtime.background import Background
 from nova.spark.realtime.frames import kinds_of, restored, together, whole
 from nova.spark.sources.clock import Clock
@@ -37,10 +37,6 @@ POLL_S = 0.1
 """Time between two looks for committed batches."""
 AT_ONCE_S = 0.002
 """The same for results that are handed out as they come."""
-ID = "id"
-"""Column of a result's id, the last one: query and the numbers of its tuples in their logs, the same whenever it is
-made again."""
-
 NUMBERS = ["node", "left_id", "right_id", "left_source", "right_source", "left_time", "right_time", "window"]
 """What stands in frames of results before their own columns; times are those of the events."""
 
@@ -66,7 +62,7 @@ class Results:
     def schema(self) -> pa.Schema:
         """Columns of a result, then its id: under another name where the query selects a column of that name."""
         own = self.flow.result() if self.selected is None else self.selected
-        return pa.schema([*own, (ID if ID not in own.names else f"result_{ID}", pa.string())])
+        return pa.schema([*own, (id_column(own.names), pa.string())])
 
     def table(self, columns: Sequence[pa.Array]) -> pa.Table:
         """The results of some frames, from their columns."""
