@@ -81,7 +81,17 @@ def test_a_run_to_the_end_of_its_input_tells_everything(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, seen
     report = json.loads(done.stdout)
-    for word in ("in/s", "out/s", "p99 ms", "watermark", "late", "hosts, tuples/s", "used now", "planned", "fog"):
+    for word in (
+        "in/s",
+        "out/s",
+        "event to sink, ms",
+        "p99.99",
+        "late",
+        "hosts, tuples/s",
+        "used now",
+        "planned",
+        "fog",
+    ):
         assert word in seen, word
     assert report["tuples"] == 600
     assert report["results"] == 2 * 6 * 25 * 25  # two regions, six windows, all pairs

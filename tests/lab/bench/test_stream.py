@@ -29,7 +29,7 @@ def test_stream_measures_both_jobs_and_live_latency(spark: Any) -> None:
     assert 0 < run["latency_ms"]["p50"] <= run["latency_ms"]["p99"]
 
 
-TINY = realtime.Span(warm_s=0.5, live_s=2.0, rates=(), full_s=2.0, checkpoints=False)
+TINY = realtime.Span(warm_s=2.0, live_s=4.0, rates=(), full_s=2.0, checkpoints=False)
 
 
 def test_real_time_tells_latency_by_stage_and_throughput(spark: Any, tmp_path: Path) -> None:
