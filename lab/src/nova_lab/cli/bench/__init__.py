@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from nova.cli import MARKUP
-from nova_lab.cli.bench import balance, events, instances, measured, scale, stream, waiting
+from nova_lab.cli.bench import balance, events, instances, measured, nexmark, scale, stream, waiting
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=MARKUP, help="Measure Nova on this machine: ratios and gaps.")
 app.command("scale")(scale.scale)
@@ -14,6 +14,7 @@ app.command("instances")(instances.instances)
 app.command("measured")(measured.measured)
 app.command("balance")(balance.balance)
 app.command("stream")(stream.stream)
+app.command("nexmark")(nexmark.nexmark)
 app.command("waiting")(waiting.waiting)
 
 
