@@ -63,6 +63,22 @@ def test_generated_tuples_are_the_same_whoever_goes_on_from_wherever(tmp_path: P
     assert logged(*parts) == [all_rows, all_rows]
 
 
+def test_played_tuples_of_strangers_are_dead_letters(tmp_path: Path) -> None:
+    log, letters = Log(tmp_path / "log", "lldl"), LetterBox(tmp_path / "dead-letters", "pressure (played)")
+    only_a = Known(pa.array(["a"]), np.array([4], np.int32))
+    blocks = Generated(SOURCES, PATTERN, tmp_path / "note.json", 10_000)
+    feed = Paced(blocks, [Tap(log, CARRIED, only_a)], Clock(1e6, str(tmp_path / "clock")), letters=letters, stream="p")
+    feed._run()
+    assert feed.failure is None
+    strange = [row for row in logged(log)[0] if row[0] == -1]
+    kept = [row for file in (tmp_path / "dead-letters").iterdir() for row in pq.read_table(file).to_pylist()]
+    assert {(one["reason"], one["stream"]) for one in kept} == {("unknown_source", "p")}
+    texts = [json.loads(one["record"]) for one in kept]
+    assert {text["source"] for text in texts} == {"b"}
+    assert sorted(text["value"] for text in texts) == sorted(row[2] for row in strange)
+    assert 0 < len(strange) < log.rows
+
+
 def test_messages_are_kept_once_and_strange_ones_are_nobodys(tmp_path: Path) -> None:
     schema = pa.schema([("value", pa.float64()), ("zone", pa.string()), ("n", pa.int64())])
     log = Log(tmp_path / "log", "lldsl")

@@ -31,6 +31,7 @@ from nova.spark.dead_letters import (
     BAD_TIME,
     BAD_VALUE,
     FUTURE_TIME,
+    KEPT,
     NO_SOURCE,
     NOT_PARSED,
     RECORD_CHARS,
@@ -138,6 +139,9 @@ class Paced(Background):
     taps: Sequence[Tap]
     clock: Clock
     ended: bool = False
+    letters: LetterBox | None = None
+    """Where tuples of sources go that nobody knows; None for those that are made up."""
+    stream: str = ""
 
     def work(self) -> None:
         have = [tap.log.rows for tap in self.taps]
@@ -147,7 +151,10 @@ class Paced(Background):
             if not began:
                 self.clock.start(self.blocks.begin_us)
                 began = True
-            rows = [tap.rows(tuples, tap.known.of(tuples["source"])) for tap in self.taps]
+            sources = [tap.known.of(tuples["source"]) for tap in self.taps]
+            if self.letters is not None:
+                self._bury(tuples, sources[0], at, self.letters)
+            rows = [tap.rows(tuples, source) for tap, source in zip(self.taps, sources, strict=True)]
             done, now_us = 0, 0.0
             while done < len(arrival) or (not len(arrival) and now_us < end_us):
                 now_us = self.clock.event_us(time.time())
@@ -162,6 +169,12 @@ class Paced(Background):
                     return
             at += len(arrival)
         self.ended = True
+
+    def _bury(self, tuples: pa.Table, source: pa.Array, at: int, letters: LetterBox) -> None:
+        """Put tuples of strangers with the dead letters. `at`: how many tuples came before these."""
+        strange = tuples.filter(pc.equal(source, -1)).slice(0, KEPT).to_pylist()
+        texts = [json.dumps(one, default=str)[:RECORD_CHARS] for one in strange]
+        letters.put(at, [Letter(UNKNOWN_SOURCE, self.stream, None, None, text) for text in texts])
 
 
 @dataclass

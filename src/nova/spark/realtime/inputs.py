@@ -98,7 +98,7 @@ def open_streams(
         else:
             assert at is not None
             replays[name] = (*recorded(spark, name, feed, folder), at)
-    streams |= _replayed(replays, beginning)
+    streams |= _replayed(replays, beginning, folder)
     for name, stream in streams.items():
         for column in carried(stream.frame):
             if kind_of(column.type) is None:
@@ -121,18 +121,21 @@ def _generated(spark: SparkSession, feed: Given, clock: Clock, note: Path) -> St
     return Stream(frame, clock, open_feed)
 
 
-def _replayed(replays: Mapping[str, tuple[DataFrame, replay.Archive, float]], beginning: str) -> dict[str, Stream]:
+def _replayed(
+    replays: Mapping[str, tuple[DataFrame, replay.Archive, float]], beginning: str, folder: RunFolder
+) -> dict[str, Stream]:
     """Recordings that are played together, on one clock that begins with the earliest of them."""
     origin = min((archive.first_us for _, archive, _ in replays.values()), default=0)
 
-    def opener(blocks: Recorded, clock: Clock) -> Callable[[Sequence[Tap], int], Feed]:
-        return lambda taps, _: Paced(blocks, taps, clock)
+    def opener(name: str, blocks: Recorded, clock: Clock) -> Callable[[Sequence[Tap], int], Feed]:
+        letters = folder.letters(f"{name} (played)")
+        return lambda taps, _: Paced(blocks, taps, clock, letters=letters, stream=name)
 
     return {
         name: Stream(
             frame,
             Clock(speed, beginning),
-            opener(Recorded(archive, origin, frame.columns), Clock(speed, beginning)),
+            opener(name, Recorded(archive, origin, frame.columns), Clock(speed, beginning)),
         )
         for name, (frame, archive, speed) in replays.items()
     }
