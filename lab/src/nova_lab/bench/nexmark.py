@@ -40,7 +40,7 @@ GROUPS = "_groups"
 
 @dataclass(frozen=True)
 class Query:
-    """One query: its text for Nova, and how the same is written for Spark alone."""
+    """One query: its text for Nova, and how the same is written for Spark alone. `$sold` stands for `SOLD`."""
 
     reads: tuple[str, ...]
     sql: str
@@ -49,14 +49,19 @@ class Query:
     around: str = ""
     """What is asked of the windows that are complete, over `_groups`: Spark has no ranks in streams."""
 
+    def __post_init__(self) -> None:
+        for name in ("sql", "plain"):
+            object.__setattr__(self, name, getattr(self, name).replace("$sold", SOLD))
+
     def spark_sql(self) -> str:
         """The whole as one text for Spark in batch."""
         text = self.plain or self.sql
         return self.around.replace(GROUPS, f"({text})") if self.around else text
 
 
-_SOLD = """FROM bid b JOIN auction a ON a.id = b.auction AND b.date_time <= a.expires
+SOLD = """FROM bid b JOIN auction a ON a.id = b.auction AND b.date_time <= a.expires
            AND b.date_time BETWEEN a.date_time AND a.date_time + INTERVAL '6' SECOND"""
+"""Bids that an auction took in time."""
 QUERIES = {
     "q0": Query(("bid",), "SELECT auction, bidder, value AS price, date_time, channel FROM bid"),
     "q1": Query(("bid",), "SELECT auction, bidder, 0.908 * value AS price, date_time FROM bid"),
@@ -69,13 +74,13 @@ QUERIES = {
     ),
     "q4": Query(
         ("bid", "auction"),
-        f"""SELECT w, category, avg(final) AS mean FROM (
-            SELECT window_start AS w, a.id, a.category, max(b.value) AS final {_SOLD}
+        """SELECT w, category, avg(final) AS mean FROM (
+            SELECT window_start AS w, a.id, a.category, max(b.value) AS final $sold
             GROUP BY TUMBLE(a.date_time, INTERVAL '5' SECOND), a.id, a.category) GROUP BY w, category""",
-        f"""SELECT window.start AS w, id, category, max(price) AS final FROM (
-            SELECT a.date_time AS opened, a.id, a.category, b.value AS price {_SOLD})
+        """SELECT window.start AS w, id, category, max(price) AS final FROM (
+            SELECT a.date_time AS opened, a.id, a.category, b.value AS price $sold)
             GROUP BY window(opened, '5 seconds'), id, category""",
-        f"SELECT w, category, avg(final) AS mean FROM {GROUPS} GROUP BY w, category",
+        "SELECT w, category, avg(final) AS mean FROM _groups GROUP BY w, category",
     ),
     "q5": Query(
         ("bid",),
@@ -84,7 +89,7 @@ QUERIES = {
            GROUP BY HOP(date_time, INTERVAL '2' SECOND, INTERVAL '6' SECOND), auction)) WHERE n = most""",
         """SELECT window.start AS w, auction, count(*) AS n FROM bid
            GROUP BY window(date_time, '6 seconds', '2 seconds'), auction""",
-        f"SELECT w, auction, n FROM (SELECT *, max(n) OVER (PARTITION BY w) AS most FROM {GROUPS}) WHERE n = most",
+        "SELECT w, auction, n FROM (SELECT *, max(n) OVER (PARTITION BY w) AS most FROM _groups) WHERE n = most",
     ),
     "q7": Query(
         ("bid",),
@@ -93,7 +98,7 @@ QUERIES = {
            GROUP BY TUMBLE(date_time, INTERVAL '2' SECOND), auction, bidder, value)) WHERE price = top""",
         """SELECT window.end AS w, auction, bidder, value AS price, count(*) AS n FROM bid
            GROUP BY window(date_time, '2 seconds'), auction, bidder, value""",
-        f"""SELECT w, auction, bidder, price, n FROM (SELECT *, max(price) OVER (PARTITION BY w) AS top FROM {GROUPS})
+        """SELECT w, auction, bidder, price, n FROM (SELECT *, max(price) OVER (PARTITION BY w) AS top FROM _groups)
             WHERE price = top""",
     ),
     "q8": Query(
@@ -108,17 +113,17 @@ QUERIES = {
     ),
     "q9": Query(
         ("bid", "auction"),
-        f"""SELECT id, bidder, price, at FROM (
+        """SELECT id, bidder, price, at FROM (
             SELECT *, row_number() OVER (PARTITION BY w, id ORDER BY price DESC, at, bidder) AS place FROM (
-            SELECT window_start AS w, a.id, b.bidder, b.value AS price, b.date_time AS at {_SOLD}
+            SELECT window_start AS w, a.id, b.bidder, b.value AS price, b.date_time AS at $sold
             GROUP BY TUMBLE(a.date_time, INTERVAL '5' SECOND), a.id, b.bidder, b.value, b.date_time))
             WHERE place = 1""",
-        f"""SELECT window.start AS w, id, bidder, price, at FROM (
+        """SELECT window.start AS w, id, bidder, price, at FROM (
             SELECT a.date_time AS opened, a.id, b.bidder, b.value AS price,
-            timestamp_micros(unix_micros(b.date_time)) AS at {_SOLD})
+            timestamp_micros(unix_micros(b.date_time)) AS at $sold)
             GROUP BY window(opened, '5 seconds'), id, bidder, price, at""",
-        f"""SELECT id, bidder, price, at FROM (
-            SELECT *, row_number() OVER (PARTITION BY w, id ORDER BY price DESC, at, bidder) AS place FROM {GROUPS})
+        """SELECT id, bidder, price, at FROM (
+            SELECT *, row_number() OVER (PARTITION BY w, id ORDER BY price DESC, at, bidder) AS place FROM _groups)
             WHERE place = 1""",
     ),
 }
