@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import auctions
 from nova import optimizer
@@ -18,7 +19,7 @@ from nova.model.rates import result_rates
 from nova.scenario import load
 from nova.spark.job.folder import RunFolder
 from nova.spark.job.job import routes_of
-from nova.spark.job.run import Run, Settings
+from nova.spark.job.run import BatchRunning, Run, Settings
 from nova.spark.replan.handover import put
 
 CASES: dict[str, tuple[str, str]] = {
@@ -65,6 +66,29 @@ def test_rows_equal_spark_through_a_new_plan(spark: Any, tmp_path: Path) -> None
         found = auctions.rows(record for part in parts for record in part.itertuples(index=False))
         assert found == auctions.rows(spark.sql(plain).collect()), case
         assert found, case
+
+
+def test_groups_are_written_whenever_the_last_batch_ends(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a query ends right after it was asked whether it had."""
+    ended, asked = BatchRunning.ended, set[int]()
+
+    def asked_too_early(self: BatchRunning) -> bool:
+        if self.query.isActive or id(self) not in asked:
+            asked.update({id(self)} if not self.query.isActive else ())
+            return False
+        return ended(self)
+
+    monkeypatch.setattr(BatchRunning, "ended", asked_too_early)
+    bids, opened = auctions.tables()
+    loaded = load(auctions.scenario(tmp_path / "s", CASES["tumbling groups"][0], bids, opened))
+    plan = optimizer.optimize(loaded.problem, loaded.options)
+    run = Run(spark, loaded, plan, Settings(tmp_path / "run", until_end=True, lateness_ms=13_000))
+    run.start()
+    run.wait()
+    assert run.report()["results"] > 0
+    assert sum(len(pd.read_parquet(file)) for file in (tmp_path / "run" / "results").glob("*.parquet")) > 0
 
 
 def test_each_source_is_placed_and_charged_once(tmp_path: Path) -> None:

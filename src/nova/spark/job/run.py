@@ -346,7 +346,8 @@ class Run:
                     break
                 if not self._waiting and not any(one.query.isActive for one in self.running):
                     self._collect()  # one may have failed since
-                    if not any(one.query.isActive for one in self.running):
+                    if not any(one.query.isActive for one in self.running):  # the last may have ended just now
+                        ended = self.settings.until_end and all(one.ended() for one in self.running)
                         break
         finally:
             self._stop()
