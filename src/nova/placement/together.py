@@ -16,7 +16,7 @@ from nova.model.chain import linked
 from nova.model.distances import LegLengths
 from nova.model.load import node_loads
 from nova.model.options import Options
-from nova.model.policy import DENSE, usable
+from nova.model.policy import DENSE, UNLIMITED, usable
 from nova.model.problem import Floats, Problem
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
@@ -67,7 +67,7 @@ class _Pairs:
             allowed = problem.allowed(query)
             if allowed is not None:
                 self.own[np.ix_(joins.query == query, ~allowed[hosts])] = np.inf
-        self.limit = np.minimum(nodes.limit, 1e15)
+        self.limit = np.minimum(nodes.limit, UNLIMITED)
         self.room = usable(nodes, options)
         self.load = node_loads(joins, replicas, len(nodes))
         self.present: Floats = np.bincount(replicas.node, weights=replicas.volume, minlength=len(nodes)).astype(

@@ -112,7 +112,7 @@ def session(
         raise
     except Exception as error:  # the gateway reports a JVM that died with errors of several kinds
         raise NovaError(
-            f"Spark did not start ({_first_line(error)}). Is the master's address right, and is there "
+            f"Spark did not start ({first_line(error)}). Is the master's address right, and is there "
             f"memory for its JVM? JAVA_HOME is {os.environ.get('JAVA_HOME', 'not set')}."
         ) from error
     if submitted:
@@ -316,6 +316,7 @@ def java_version(java: str) -> int | None:
     return int(version[1]) if version else None
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error of Spark says before it goes into detail."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

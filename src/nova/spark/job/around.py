@@ -28,6 +28,7 @@ from nova.spark.job.selectivity import CAME, PASSED, Selectivity
 from nova.spark.job.sinks import Sink, result_rows
 from nova.spark.job.tasks import ORIGINAL, ArrowMap
 from nova.spark.job.unmatched import Unmatched
+from nova.spark.session import first_line
 from nova.spark.sources.clock import Clock
 from nova.spark.sources.inputs import MOST_BYTES, Input
 from nova.spark.sources.tuples import HIDDEN, REASON, column_of
@@ -68,7 +69,7 @@ def before(frame: DataFrame, side: Side, place: str, counted: SideName | None = 
         chosen = frame.select("source", "time", "value", *(F.col(f"`{name}`") for name in kept), *keys, *moved)
         return chosen if side.times is None else chosen.withColumn("time", F.explode_outer(F.expr(side.times)))
     except AnalysisException as error:
-        raise InvalidInput([Fault(place, f"Spark refuses the query: {_first_line(error)}", field="sql")]) from None
+        raise InvalidInput([Fault(place, f"Spark refuses the query: {first_line(error)}", field="sql")]) from None
 
 
 def keys_of(pipeline: Pipeline) -> tuple[str, ...]:
@@ -243,7 +244,7 @@ def finish(spark: SparkSession, state: pa.Table, pipeline: Pipeline) -> DataFram
     try:
         return spark.sql(pipeline.layers.replace(GROUPS, view))
     except AnalysisException as error:
-        raise InvalidInput([Fault("sql", f"Spark refuses the query: {_first_line(error)}", field="sql")]) from None
+        raise InvalidInput([Fault("sql", f"Spark refuses the query: {first_line(error)}", field="sql")]) from None
     finally:
         spark.catalog.dropTempView(view)
 
@@ -271,7 +272,3 @@ def _columns(named: Iterable[tuple[str, str]]) -> list[Column]:
     from pyspark.sql import functions as F
 
     return [F.expr(text).alias(name) for name, text in named]
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]

@@ -25,11 +25,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
-from nova.files import appearing, name_of, write_safely
+from nova.files import name_of, write_safely
 from nova.model.errors import Fault, InvalidInput
 from nova.model.plan import Plan
 from nova.model.problem import Problem
-from nova.model.reading import read_json
+from nova.model.reading import read_json, recall
 from nova.routing.flow import Flow
 from nova.spark.dead_letters import LetterBox
 
@@ -89,13 +89,12 @@ class RunFolder:
         """Note how many tuples of a recorded stream were put with the dead letters before it is played, by reason."""
         file = self._buried(stream)
         file.parent.mkdir(parents=True, exist_ok=True)
-        with appearing(file) as draft:
-            draft.write_text(json.dumps(dict(counts)))
+        write_safely(file, json.dumps(dict(counts)))
 
     def buried(self, *streams: str) -> Counter[str]:
         """What `bury` noted of these streams."""
         files = {self._buried(stream) for stream in streams}
-        return sum((Counter(json.loads(file.read_text())) for file in files if file.exists()), Counter())
+        return sum((Counter(recall(file, dict[str, int])) for file in files if file.exists()), Counter())
 
     def _buried(self, stream: str) -> Path:
         return self.path / "buried" / f"{name_of(stream)}.json"

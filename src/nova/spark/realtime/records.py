@@ -26,7 +26,15 @@ from nova.spark.dead_letters import LetterBox
 from nova.spark.job.sinks import json_lines
 from nova.spark.realtime.background import Background
 from nova.spark.realtime.feeds import Tap, document, put_aside
-from nova.spark.sources.kafka import ANSWER_S, Address, Deliverer, Layout, client_options
+from nova.spark.sources.kafka import (
+    ANSWER_S,
+    Address,
+    Deliverer,
+    Layout,
+    client_options,
+    consumer_settings,
+    hopeless,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -135,20 +143,9 @@ class Records(Background):
     def work(self) -> None:
         from confluent_kafka import Consumer, KafkaError
 
-        consumer = Consumer(
-            {
-                "fetch.wait.max.ms": 50,
-                **client_options(self.layout.options, self.place),
-                "bootstrap.servers": self.layout.at.servers,
-                "group.id": "nova",  # only a name: offsets stand in the logs
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "enable.partition.eof": True,
-                "log_level": 0,
-            }
-        )
+        options = {"fetch.wait.max.ms": "50"} | client_options(self.layout.options, self.place)
+        consumer = Consumer(consumer_settings(self.layout.at, options))
         topic = self.layout.at.topic
-        gone = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
         assigned: set[int] = set()
         looked_s = -LOOK_S
         try:
@@ -167,7 +164,7 @@ class Records(Background):
                         records.append(Record.of(message))
                     elif error.code() == KafkaError._PARTITION_EOF:
                         self._ends.add(message.partition() or 0)
-                    elif error.fatal() or error.code() in gone:
+                    elif hopeless(error):
                         raise NovaError(f"{self.place}: Kafka: {error.str()}")
                 if records:
                     self._ends -= {record.partition for record in records}

@@ -21,6 +21,7 @@ from nova.spark.job.around import before, keys_of, project
 from nova.spark.job.tasks import ORIGINAL
 from nova.spark.realtime.frames import kind_of
 from nova.spark.realtime.inputs import Unfit
+from nova.spark.session import first_line
 from nova.spark.sources.inputs import Sides, agree, carried, flow_of
 
 if TYPE_CHECKING:
@@ -88,8 +89,7 @@ def around(
         pairs = _empty(spark, from_arrow_schema(flow.result()))
         after = project(pairs if pipeline.where is None else pairs.where(pipeline.where), pipeline)
     except AnalysisException as error:
-        told = str(error).strip().splitlines()[0]
-        raise InvalidInput([Fault(place, f"Spark refuses the query: {told}", field="sql")]) from None
+        raise InvalidInput([Fault(place, f"Spark refuses the query: {first_line(error)}", field="sql")]) from None
     found = Around(
         {"left": carried(left), "right": carried(right)},
         _copying(sides, pipeline),

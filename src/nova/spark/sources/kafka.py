@@ -29,7 +29,7 @@ from nova.spark.sources.clock import MOST_ROWS
 from nova.spark.sources.tuples import FILE, LINE, RECORD, declared, json_payload, quoted
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, KafkaError
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -105,6 +105,26 @@ def client_options(options: Mapping[str, str], place: str) -> dict[str, str]:
             ]
         ) from None
     return resolved
+
+
+def consumer_settings(at: Address, options: Mapping[str, str]) -> dict[str, Any]:
+    """For who reads partitions from offsets that stand elsewhere. `options`: of `client_options`."""
+    return {
+        **options,
+        "bootstrap.servers": at.servers,
+        "group.id": "nova",  # only a name
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "log_level": 0,
+    }
+
+
+def hopeless(error: KafkaError) -> bool:
+    """Whether an error of a consumer stays: its records are gone, say. From others the client recovers by itself."""
+    from confluent_kafka import KafkaError
+
+    return error.fatal() or error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
 @dataclass(frozen=True)
@@ -210,15 +230,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: dict[str, str]) -> None:
         self.topic, self.start, self.most, self.place = (options[name] for name in ("topic", "start", "most", "place"))
         client = client_options(json.loads(options["client"]), self.place)
-        self.settings = {
-            **client,
-            "bootstrap.servers": options["servers"],
-            "group.id": "nova",  # only a name: offsets stand in the checkpoint
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "enable.partition.eof": True,
-            "log_level": 0,
-        }
+        self.settings = consumer_settings(Address(options["servers"], self.topic), client)
         self._till: dict[str, int] | None = None
         """Where to stop, when only what is there now is to be read."""
         self._asks: Consumer | None = None
@@ -277,11 +289,11 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             rows = []
             for message in consumer.consume(TOGETHER, 0.1):
                 error, offset = message.error(), message.offset()
-                assert offset is not None
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    if error.fatal() or not error.retriable():
+                    if hopeless(error):
                         raise NovaError(f"{self.place}: Kafka: {error.str()}")
                     continue
+                assert offset is not None
                 if error is None and offset < span.end:
                     moment_us = message.timestamp()[1] * 1000
                     rows.append((text(message.key()), text(message.value()) or "", span.partition, offset, moment_us))
