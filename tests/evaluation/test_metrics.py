@@ -21,7 +21,7 @@ from nova.evaluation.metrics import (
     union_area,
     utilisation,
 )
-from nova.model.options import Options
+from nova.model.options import AT_HOST, Options
 from nova.model.plan import Plan
 from nova.model.problem import Latency, Problem
 from nova.model.replicas import Replicas
@@ -100,7 +100,8 @@ def test_sink_based_has_no_delta(problem: Problem) -> None:
 def test_gap_is_told_against_the_objective_of_the_plan(problem: Problem, plan: Plan) -> None:
     metrics = evaluate(problem, plan, bound=lambda _problem, _plan: 30.0)
     assert metrics.bound_ms == 30.0
-    assert metrics.cost_ms == pytest.approx(metrics.cost_latency_ms + metrics.cost_at_hosts_ms)
+    alike = evaluate(problem, replace(plan, options=Options(partition="window"))).cost_ms
+    assert alike == pytest.approx(metrics.cost_latency_ms + AT_HOST * metrics.cost_at_hosts_ms)
     assert metrics.gap == pytest.approx(metrics.cost_ms / 30 - 1)
     by_distance = evaluate(problem, replace(plan, options=Options(waiting=0.0)), bound=lambda _problem, _plan: 30.0)
     assert by_distance.gap == pytest.approx(metrics.cost_latency_ms / 30 - 1)

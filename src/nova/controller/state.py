@@ -36,7 +36,7 @@ from nova.controller.schema import (
 )
 from nova.costspace import CostSpace, embed_new, vivaldi
 from nova.model.load import node_loads
-from nova.model.options import AT_HOST, LEG_WEIGHTS, Options, Stability
+from nova.model.options import LEG_WEIGHTS, Options, Stability
 from nova.model.plan import Plan
 from nova.model.policy import DENSE, SQUARE, UNLIMITED, may_slice, sliced, usable, usable_room
 from nova.model.problem import Floats, Key, Problem
@@ -117,7 +117,7 @@ class State:
                 np.inf if options.max_replicas is None else options.max_replicas,
                 stability.migration_ms * float(self.weights[0] + self.weights[1]),
                 stability.hysteresis,
-                options.waiting * AT_HOST * float(self.weights[0] + self.weights[1]),
+                options.at_host,
                 options.arrival_scv,
                 0.0 if options.percentile is None else options.percentile / 100.0,
             ]

@@ -77,12 +77,10 @@ def measure(
     objective of `options`, NaN for none."""
     plan = placement.plan
     ways = reach(problem, placement)
-    figures = evaluate(problem, plan, ways)
+    figures = evaluate(problem, replace(plan, options=options), ways)
     felt = predict(problem, plan, ways).felt
     straight = source_latency(problem, plan, _measured(problem, space) or space).sink_based
     sink_mean, sink_p90 = float(np.nanmean(straight)), float(np.nanpercentile(straight, 90))
-    legs: float = getattr(figures, f"cost_{options.objective}_ms")
-    cost = legs + figures.cost_metrics_ms + (options.waiting * figures.cost_at_hosts_ms if options.waiting > 0 else 0.0)
     plain = options.objective == "latency" and options.waiting == 0 and not figures.cost_metrics_ms
     mean_bound = floor / max(1, len(plan.joins)) / 2 if plain else float("nan")
     row: Row = {
@@ -113,10 +111,10 @@ def measure(
         "tuples_in": figures.tuples_in,
         "tuples_network": figures.tuples_network,
         "cost_eq1_ms": figures.cost_eq1_ms,
-        "cost_ms": cost,
+        "cost_ms": figures.cost_ms,
         "bound_ms": floor,
         "bound_delta_mean_ms": mean_bound - sink_mean,
-        "gap": _less(cost, floor) / floor if floor > 0 else float("nan"),
+        "gap": _less(figures.cost_ms, floor) / floor if floor > 0 else float("nan"),
         "seconds": seconds,
     }
     if not simulated_s:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from nova.model.options import LEG_WEIGHTS, Objective, Options
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Ints, Latency, Problem
-from nova.model.rates import result_rates
+from nova.model.rates import counts, result_rates
 from nova.model.space import CostSpace
 from nova.model.waiting import sojourn_ms, waiting_quantile
 
@@ -310,8 +310,8 @@ class Metrics:
     """Sum over sub-joins of the time at their hosts, service and waiting, for the tuples of both sources; infinite
     where a host cannot serve at all."""
     cost_ms: float
-    """What the plan is judged by: the cost of its objective, `Options.waiting` times `cost_at_hosts_ms`, and
-    `cost_metrics_ms`."""
+    """What the plan was made by and is judged by: legs of its objective, metrics, and time at hosts (by
+    `Options.at_host`) of each sub-join, as often as it counts (`nova.model.rates.counts`)."""
     overloaded: int
     """Nodes whose load exceeds what they can take."""
     overloaded_percent: float
@@ -353,10 +353,10 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
     ends = (joins.left_node[boxes.join], joins.right_node[boxes.join], joins.sink[boxes.join])
     legs = [reach.between(boxes.node, end) for end in ends]
     share = plan.replicas.volume
-    costs: dict[Objective, float] = {
-        name: float(sum(w * np.dot(share, leg) for w, leg in zip(weights, legs, strict=True)))
-        for name, weights in LEG_WEIGHTS.items()
+    by_legs = {
+        name: sum(w * leg for w, leg in zip(weights, legs, strict=True)) for name, weights in LEG_WEIGHTS.items()
     }
+    costs: dict[Objective, float] = {name: float(share @ way) for name, way in by_legs.items()}
     made = result_rates(problem, joins)[flow.join] * flow.share
     ways = [
         (flow.left, joins.left_node[flow.join], flow.node),
@@ -365,10 +365,10 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
     ]
     costs["network"] = float(sum(tuples @ reach.between(a, b) for tuples, a, b in ways))
     units = {
-        metric.name: float(flow.load @ metric.at(flow.node) + sum(tuples @ metric.way(a, b) for tuples, a, b in ways))
+        metric.name: flow.load * metric.at(flow.node) + sum(tuples * metric.way(a, b) for tuples, a, b in ways)
         for metric in problem.metrics
     }
-    weighed = sum(metric.weight * units[metric.name] for metric in problem.metrics)
+    weighed: Floats = sum((metric.weight * units[metric.name] for metric in problem.metrics), np.zeros(len(flow)))
 
     load, limit = node_load(flow, len(problem.nodes)) + problem.nodes.other_load, node_limit(problem)
     busy = np.unique(flow.node)
@@ -378,9 +378,13 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
         flow.right, joins.right_node[flow.join] == flow.node
     )
     floor = None if bound is None else float(bound(problem, plan))
-    at_hosts = float(2.0 * flow.share @ _time_at_hosts(plan.options, load, limit)[flow.node])
-    cost = costs[plan.options.objective] + (plan.options.waiting * at_hosts if plan.options.waiting > 0 else 0.0)
-    cost += weighed
+    stay, counted = _time_at_hosts(plan.options, load, limit)[flow.node], counts(problem, joins, plan.options)
+    cost = costs["network"]
+    if plan.options.objective != "network":
+        cost = float((counted[boxes.join] * share) @ by_legs[plan.options.objective])
+    cost += float(counted[flow.join] @ weighed)
+    if plan.options.waiting > 0:
+        cost += plan.options.at_host * float((counted[flow.join] * flow.share) @ stay)
     return Metrics(
         approach=plan.approach,
         sub_joins=len(joins),
@@ -403,9 +407,9 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
         cost_latency_ms=costs["latency"],
         cost_paper_ms=costs["paper"],
         cost_network_ms=costs["network"],
-        metrics=units,
-        cost_metrics_ms=weighed,
-        cost_at_hosts_ms=at_hosts,
+        metrics={name: float(each.sum()) for name, each in units.items()},
+        cost_metrics_ms=float(weighed.sum()),
+        cost_at_hosts_ms=float(2.0 * flow.share @ stay),
         cost_ms=cost,
         overloaded=over,
         overloaded_percent=100.0 * over / len(busy) if len(busy) else 0.0,

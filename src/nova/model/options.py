@@ -75,6 +75,12 @@ class Options:
         if self.objective == "network":
             object.__setattr__(self, "waiting", 0.0)
 
+    @property
+    def at_host(self) -> float:
+        """Weight of the time at a host in the cost of a sub-join: the tuples of both sources stay there."""
+        left, right, _ = LEG_WEIGHTS[self.objective]
+        return self.waiting * AT_HOST * (left + right)
+
     def as_dict(self) -> dict[str, Any]:
         """The options as plain values, as `plan.json` keeps them."""
         return asdict(self)

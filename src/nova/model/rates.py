@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nova.model.policy import BY_RESULTS
+from nova.model.options import Options
+from nova.model.policy import BY_RESULTS, DENSE, usable
 from nova.model.problem import Floats, Key, Problem, Query
 from nova.model.subjoins import SubJoins
 
@@ -39,6 +40,16 @@ def importance(problem: Problem, joins: SubJoins) -> Floats:
     made = result_rates(problem, joins)
     mean = float(made.mean()) if len(made) else 0.0
     return 1.0 - BY_RESULTS + BY_RESULTS * made / mean if mean > 0 else np.ones(len(made))
+
+
+def counts(problem: Problem, joins: SubJoins, options: Options) -> Floats:
+    """How much each sub-join counts in the cost that a plan is made and judged by: its `importance` in small problems
+    that are placed by felt latency, 1 by distance, in slices, in chains, and where too many pairs are to be priced."""
+    hosts = int(np.count_nonzero(usable(problem.nodes, options) > 0))
+    dense, alone = len(joins) * hosts <= DENSE, not (joins.makes >= 0).any()
+    if options.waiting > 0 and options.partition != "window" and dense and alone:
+        return importance(problem, joins)
+    return np.ones(len(joins))
 
 
 def _told(query: Query) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nova.jit import kernel
 from nova.model.distances import LegLengths, weighted
-from nova.model.options import AT_HOST, LEG_WEIGHTS, Options
+from nova.model.options import LEG_WEIGHTS, Options
 from nova.model.policy import (
     DENSE,
     FAR,
@@ -29,7 +29,7 @@ from nova.model.policy import (
 )
 from nova.model.prices import Prices
 from nova.model.problem import Bools, Floats, Ints, Problem
-from nova.model.rates import importance, result_rates
+from nova.model.rates import counts, result_rates
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
@@ -149,7 +149,6 @@ class _State:
     def __init__(self, problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> None:
         self.joins, self.options = joins, options
         self.weights = np.array(LEG_WEIGHTS[options.objective])
-        self.at_host = AT_HOST * float(self.weights[:2].sum())  # the tuples of both sources stay there
         room = usable(problem.nodes, options)
         rows = np.flatnonzero(room > 0).astype(np.int32)
         self.index: HostIndex = build(rows, space.coordinates[rows], space.heights[rows], room[rows])
@@ -398,7 +397,7 @@ def _place_grids(state: _State, rows: npt.NDArray[np.integer], start: Start | No
             nodes = state.problem.nodes
             limit = np.minimum(nodes.limit[index.node], UNLIMITED)
             busy = nodes.other_load[index.node]
-            queues = Queues.of(limit, busy, options.waiting * state.at_host, options.arrival_scv)
+            queues = Queues.of(limit, busy, options.at_host, options.arrival_scv)
             placed = fill_felt(index, state.demand, state.weights, order, queues)
         else:
             placed = fill_whole(index, state.demand, state.weights, order)
@@ -435,8 +434,7 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
     limit, busy = np.minimum(nodes.limit[index.node], UNLIMITED), nodes.other_load[index.node]
     most = len(index) if options.max_replicas is None else options.max_replicas
     tail = 0.0 if options.percentile is None else options.percentile / 100.0
-    weight = options.waiting * state.at_host
-    rules = np.array([weight, options.arrival_scv, tail, state.largest, options.c_min, most])
+    rules = np.array([options.at_host, options.arrival_scv, tail, state.largest, options.c_min, most])
     begin = None
     if start is not None:
         begun, at = recognise(ways, start.of(rows, len(joins)).replicas, len(rows))
@@ -447,7 +445,7 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
     if start is None and by_key.all():  # a short search: the transportation problem below divides keys better
         begin = felt.Start.of_nothing(len(rows), KEYED_TRIALS * len(rows))
     costs = state.costs(rows)
-    made, counts = result_rates(state.problem, some), importance(state.problem, some)
+    made, counted = result_rates(state.problem, some), counts(state.problem, some, options)
     by_slices = np.array([x for x, way in enumerate(ways) if way.kind == SLICE])
 
     def search(room: float, begin: felt.Start | None) -> _Search:
@@ -460,7 +458,7 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
         hosts = felt.Hosts.of(limit, free, np.maximum(most_used - here, 0.0), busy)
         rates = (some.left_rate, some.right_rate)
         cut, where = felt.place(
-            *(costs, *rates, counts, windows, allowed, ways, last, hosts, rules, options.seed, begin)
+            *(costs, *rates, counted, windows, allowed, ways, last, hosts, rules, options.seed, begin)
         )
         placed = replicas_of(ways, cut, index.node[where])
         slot = state.slot_of[placed.node]
@@ -482,7 +480,7 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
     chosen = search(options.utilisation, begin) if alone else _soonest(search, options)
     cut, placed, sliced = chosen.cut, chosen.placed, chosen.sliced
     if sliced.any() or (start is None and by_key.all()):
-        task = drain.Task(costs, some.demand, windows, limit, busy, weight, options.arrival_scv, tail)
+        task = drain.Task(costs, some.demand, windows, limit, busy, options.at_host, options.arrival_scv, tail)
         other = _by_drain_time(state, some, task, np.where(by_key, ranges, 1.0), placed, bool((cut >= 0).all()))
         if other is not None:
             return replace(other, join=rows[other.join].astype(np.int32)), np.empty(0, np.int32)

@@ -154,7 +154,7 @@ class _Pairs:
         limit, busy = self.limit[nodes], self.problem.nodes.other_load[nodes]
         before = np.where(present > 0, present * self._time(load + busy, limit), 0.0)
         after = (present + count) * self._time(load + busy + more, limit)
-        return 2.0 * self.options.waiting * np.asarray(after - before)
+        return self.options.at_host * np.asarray(after - before)
 
     def _time(self, load: Floats, limit: Floats) -> Floats:
         """Time in ms that a tuple stays at hosts."""

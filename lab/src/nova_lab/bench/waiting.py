@@ -67,7 +67,7 @@ class Felt:
     """What was predicted for Poisson arrivals; infinite where queues never settle."""
     predicted_p99: float
     gap: float
-    """Cost, with time at hosts, over the lower bound, less one."""
+    """Cost that default plans are made by, over the lower bound, less one."""
     busiest: float
     """Highest share of its capacity that a host is loaded with."""
     slices: int
@@ -142,7 +142,8 @@ def measure(case: Case, ways: Sequence[str], seconds: float, arrivals: Arrivals)
         plan = placement.plan
         if floor is None:
             floor = bound(problem, plan.joins, space, Options(seed=case.seed), guide=plan).value
-        figures = evaluate(problem, plan, placement.distances)
+        judged = replace(plan, options=Options(seed=case.seed))  # all ways by the default's cost
+        figures = evaluate(problem, judged, placement.distances)
         told = simulate(
             problem, plan, seconds, seed=SIMULATION + case.seed, arrivals=arrivals, distances=placement.distances
         )
@@ -159,7 +160,7 @@ def measure(case: Case, ways: Sequence[str], seconds: float, arrivals: Arrivals)
                 **told.result_parts,
                 predicted_mean=felt.mean_ms,
                 predicted_p99=felt.p99_ms,
-                gap=(figures.cost_latency_ms + figures.cost_at_hosts_ms) / floor - 1 if floor > 0 else float("nan"),
+                gap=figures.cost_ms / floor - 1 if floor > 0 else float("nan"),
                 busiest=figures.utilisation_max,
                 slices=int((boxes.slice_to - boxes.slice_from < 1).sum()),
                 overloaded=figures.overloaded,

@@ -45,8 +45,10 @@ from nova.evaluation.bounds.prices import dense_prices, space_prices
 from nova.evaluation.metrics import Distances
 from nova.model.options import LEG_WEIGHTS, Options
 from nova.model.plan import Plan
+from nova.model.policy import key_ranges, may_slice
 from nova.model.prices import Prices
-from nova.model.problem import Floats, Problem
+from nova.model.problem import Bools, Floats, Problem
+from nova.model.rates import counts
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
 from nova.model.ways import Chained
@@ -94,7 +96,9 @@ def bound(
     bandwidth (times `options.utilisation`, where time at hosts does not count).
 
     Costs follow `distances` (default: the cost space). Options that only forbid plans (σ, C_min, replicas) are left
-    out, which keeps the bound valid. A `guide`, any plan, gives prices where there are too many sub-joins and hosts.
+    out, which keeps the bound valid. A `guide`, a plan made by these options, gives prices where there are too many
+    sub-joins and hosts, and tells whether `auto` deals out windows: where it need not, the bound is one of plans that
+    do not.
     """
     start = perf_counter()
     if (joins.makes >= 0).any():
@@ -140,26 +144,40 @@ def _felt(
     """The bound with time at hosts; never below the one without."""
     start = perf_counter()
     nodes, legs, priced = problem.nodes, LEG_WEIGHTS[options.objective], Prices.of(problem, joins, options)
-    plain = bound(problem, joins, space, replace(options, waiting=0.0, utilisation=1.0), distances, exact)
-    if plain.kind == "unconstrained":
-        return plain
-    weight = options.waiting * (legs[0] + legs[1])
+    counted, hosts = counts(problem, joins, options), np.flatnonzero(nodes.room > 0)
+    fits = float(nodes.room[hosts].sum()) >= float(joins.demand.sum()) * (1 - 1e-12)
+    few = len(joins) * len(hosts) <= exact
     quantile = 0.0 if options.percentile is None else options.percentile / 100.0
+    rules = (_divisible(problem, joins, options, guide), counted, options.at_host, options.arrival_scv, quantile)
     reach: Distances = space if distances is None else distances
-    hosts = np.flatnonzero(nodes.room > 0)
-    if len(joins) * len(hosts) <= exact:
-        cost = cost_matrix(joins, reach, hosts, legs, priced)
-        room = np.minimum(nodes.room[hosts], float(joins.demand.sum()))
-        limit, busy = nodes.limit[hosts], nodes.other_load[hosts]
-        prices = (cost + weight * 1000.0 / limit + joins.demand[:, None] * plain.prices[hosts]).min(axis=1)
-        value, _ = felt.ascend(cost, joins.demand, room, limit, busy, weight, options.arrival_scv, quantile, prices)
-        kind: Kind = "felt"
-    elif guide is not None and priced is None:
-        value = felt.sampled(problem, guide, reach, legs, weight, options.arrival_scv, quantile)
-        kind = "sampled"
-    else:
-        return plain
-    return Bound(max(value, plain.value), kind, plain.prices, None, None, perf_counter() - start)
+    if not fits or not few:
+        plain = bound(problem, joins, space, replace(options, waiting=0.0, utilisation=1.0), distances, exact)
+        plain = replace(plain, value=plain.value * float(counted.min()), shares=None, attained=None)
+        if not fits or guide is None or priced is not None:
+            return plain
+        task = felt.Task.of(joins, (nodes.room, nodes.limit, nodes.other_load), *rules)
+        value = felt.sampled(task, guide, reach, legs)
+        return Bound(max(value, plain.value), "sampled", plain.prices, None, None, perf_counter() - start)
+    prices = np.zeros(len(nodes))
+    room, limit = np.minimum(nodes.room[hosts], float(joins.demand.sum())), nodes.limit[hosts]
+    task = felt.Task.of(joins, (room, limit, nodes.other_load[hosts]), *rules)
+    cost = cost_matrix(joins, reach, hosts, legs, priced)
+    served = counted[:, None] * (cost + options.at_host * 1000.0 / limit)
+    settled = solve(served, joins.demand, room)
+    prices[hosts] = settled.prices
+    value, _ = task.ascend(cost, (served + joins.demand[:, None] * settled.prices).min(axis=1))
+    return Bound(max(value, settled.bound), "felt", prices, None, None, perf_counter() - start)
+
+
+def _divisible(problem: Problem, joins: SubJoins, options: Options, guide: Plan | None) -> Bools:
+    """Which sub-joins divide at no extra load: by key, or by windows. `auto` deals out windows only where nothing else
+    fits, so not where its own plan, the `guide`, has none."""
+    keyed = np.array([key_ranges(query.key) >= 2 for query in problem.queries]) & (options.partition in ("auto", "key"))
+    windows = np.array([may_slice(query.window_ms, options) for query in problem.queries])
+    if options.partition == "auto" and guide is not None:
+        windows &= bool((guide.replicas.slice_to - guide.replicas.slice_from < 1).any())
+    divisible: Bools = (keyed | windows)[joins.query]
+    return divisible
 
 
 def _chained(
@@ -169,7 +187,7 @@ def _chained(
     start = perf_counter()
     nodes, chained = problem.nodes, Chained.of(problem, joins, options)
     reach: Distances = space if distances is None else distances
-    weight = 2.0 * max(options.waiting, 0.0)
+    weight = options.at_host
     room, total = nodes.room * (1.0 if weight else options.utilisation), float(joins.demand.sum())
     hosts, prices = np.flatnonzero(room > 0), np.zeros(len(nodes))
     fits = float(room[hosts].sum()) >= total * (1 - 1e-12)
@@ -203,7 +221,9 @@ def _chained(
         limit, busy = nodes.limit[hosts], nodes.other_load[hosts]
         shifted = cost - least[:, None]
         begin = (shifted + stay + demand[:, None] * mine).min(axis=1)
-        value, _ = felt.ascend(shifted, demand, spare, limit, busy, weight, options.arrival_scv, quantile, begin)
+        every, alike = np.ones(len(joins), np.bool_), np.ones(len(joins))
+        rules = (every, alike, weight, options.arrival_scv, quantile)
+        value, _ = felt.Task.of(joins, (spare, limit, busy), *rules).ascend(shifted, begin)
         best = max(best, value + float(least.sum()))
     return Bound(best, "chained", prices, None, None, perf_counter() - start)
 

@@ -1,33 +1,47 @@
 """A lower bound where time at hosts counts: legs, service and waiting.
 
-The cost of a plan is Σ shares · legs + w · Σ_h n_h · S_h(λ_h), where n_h is the sum of the shares on host h, λ_h its
-load and S the mean time there (`nova.model.waiting`); w is the weight of waiting. Only two facts about a plan are used,
-whatever its cuts: the shares of each sub-join sum to 1, and a share x of a sub-join of demand D loads its host with
-x·D at least. With a price u_j for each sub-join's first fact, hosts part from each other:
+The cost of a plan is Σ shares · k_j · legs + w · Σ_h n_h · S_h(λ_h), where k_j says how much a sub-join counts
+(`nova.model.rates.counts`), n_h is the sum of k_j · share on host h, λ_h its load and S the mean time there
+(`nova.model.waiting`); w is the weight of time at hosts. Two facts about a plan are used: the shares of each sub-join
+sum to 1, and a share x of it loads its host with l(x) at least. What divides by key or by windows has l(x) = x·D, D its
+demand. Boxes of a grid with the volume x have shadows p and q on the two streams with p·q ≥ x, so they load their host
+with at least
 
-    L(u) = Σ_j u_j + Σ_h min over x in [0, 1]ⁿ, λ ≤ room of  Σ_j x_j (c_jh − u_j) + w n S_h(λ)   ≤   cost of any plan.
+    l(x) = min over p, q ≤ 1 with p·q ≥ x of p·a + q·b  =  2·√(x·a·b) where x ≤ b/a, else b + x·a      (a ≥ b),
 
-A host's minimum is bounded interval by interval of λ: within [a, b] the wait is at least that of a and the load at most
-b, which leaves a fractional knapsack. The interval that promises most is halved until its promise is kept. Poor prices
-make the bound low, never wrong; ascent along 1 − Σ_h x_jh finds good ones.
+more than x·D unless x is 0 or 1. With a price u_j for each sub-join's first fact, hosts part from each other:
+
+    L(u) = Σ_j u_j − Σ_h max over x in [0, 1]ⁿ, λ ≤ room of  Σ_j x_j (u_j − k_j c_jh) − w n S_h(λ)  ≤  cost of a plan.
+
+A host's maximum is bounded interval by interval of λ: within [a, b] the wait is at least that of a and the load at most
+b. That leaves a knapsack in which, as l is concave, whole sub-joins and a part of at most one gain most: a small
+search tree finds them. The interval that promises most is searched, then halved, until its promise is kept. Poor prices
+and short searches make the bound low, never wrong; ascent along 1 − Σ_h x_jh finds good prices.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
+import numpy.typing as npt
 
 from nova.evaluation.bounds.costs import LegWeights
 from nova.evaluation.metrics import Distances, flows, node_load
 from nova.jit import kernel
 from nova.model.plan import Plan
-from nova.model.problem import Floats, Problem
+from nova.model.problem import Bools, Floats
 from nova.model.subjoins import SubJoins
 from nova.model.waiting import sojourn_slope, waiting_ms, waiting_quantile
 
 INTERVALS = 8
 """Intervals of a host's load to begin with."""
-HALVINGS, FINE = 6, 40
-"""Times that the most promising interval of a host is halved, during ascent and at its end."""
+STEPS, MOST_STEPS = 12, 200
+"""Intervals of a host that are searched or halved, during ascent and at its end."""
+TRIES, MOST_TRIES = 100, 2000
+"""Sets of whole sub-joins looked at per interval; beyond, the knapsack is relaxed."""
+KEPT = 1e-4
+"""Share by which a promise may exceed what is attained."""
 ROUNDS = 250
 """Steps of ascent at most."""
 CLOSE = 1e-4
@@ -40,88 +54,108 @@ PATIENCE = 5
 """Steps without progress after which ascent aims half as high."""
 
 
-def ascend(
-    cost: Floats,
-    demand: Floats,
-    room: Floats,
-    limit: Floats,
-    busy: Floats,
-    weight: float,
-    scv: float,
-    quantile: float,
-    prices: Floats,
-    rounds: int = ROUNDS,
-) -> tuple[float, Floats]:
-    """(the highest bound met, its prices per sub-join). `cost[j, h]` are the weighted legs in ms, `room` the tuples/s
-    that a host may take beside its other work `busy`, of `limit` in all. `quantile` of the wait, or 0: its mean."""
-    served = np.ascontiguousarray((cost + weight * 1000.0 / limit).T)
-    best, best_prices, reach, stalled = -np.inf, prices, 0.03, 0
-    for _ in range(rounds):
-        value, taken = bound_at(served, demand, room, limit, busy, weight, scv, quantile, prices, HALVINGS)
-        value -= 1e-12 * float(np.abs(prices).sum())  # sums of many numbers round
-        stalled = 0 if value > best + 1e-5 * abs(best) or not np.isfinite(best) else stalled + 1
-        if value > best:
-            best, best_prices = value, prices
-        if stalled >= PATIENCE:
-            reach, stalled, prices = reach / 2, 0, best_prices
-            if reach < CLOSE:
-                break
-            continue
-        slope = 1.0 - taken
-        size = float(slope @ slope)
-        if size < 1e-18:
-            break  # every sub-join is taken exactly once: the optimum
-        prices = prices + (best + reach * abs(best) - value) / size * slope
-    value, _ = bound_at(served, demand, room, limit, busy, weight, scv, quantile, best_prices, FINE)
-    return max(best, float(value) - 1e-12 * float(np.abs(best_prices).sum())), best_prices
+@dataclass(frozen=True)
+class Task:
+    """Sub-joins, hosts, and what time at hosts weighs."""
+
+    large: Floats
+    """Tuples/s of each sub-join's larger stream, or all of them where it divides at no extra load."""
+    small: Floats
+    """The rest of its tuples/s."""
+    counts: Floats
+    """How much each sub-join counts."""
+    room: Floats
+    """Tuples/s that a host may take beside its other work `busy`, of `limit` in all."""
+    limit: Floats
+    busy: Floats
+    weight: float
+    scv: float
+    quantile: float
+    """Of the wait, or 0: its mean."""
+
+    @staticmethod
+    def of(
+        joins: SubJoins,
+        hosts: tuple[Floats, Floats, Floats],
+        divisible: Bools,
+        counts: Floats,
+        weight: float,
+        scv: float,
+        quantile: float,
+    ) -> Task:
+        """`hosts`: room, limit and other work of each."""
+        small = np.where(divisible, 0.0, np.minimum(joins.left_rate, joins.right_rate))
+        return Task(joins.demand - small, small, counts, *hosts, weight, scv, quantile)
+
+    def ascend(self, cost: Floats, prices: Floats, rounds: int = ROUNDS) -> tuple[float, Floats]:
+        """(the highest bound met, its prices per sub-join), from some prices on. `cost[j, h]` are the weighted legs of
+        one that counts 1, in ms."""
+        served = np.ascontiguousarray(((cost + self.weight * 1000.0 / self.limit) * self.counts[:, None]).T)
+        best, best_prices, reach, stalled = -np.inf, prices, 0.03, 0
+        for _ in range(rounds):
+            value, taken = self.at(served, prices, STEPS, TRIES)
+            stalled = 0 if value > best + 1e-5 * abs(best) or not np.isfinite(best) else stalled + 1
+            if value > best:
+                best, best_prices = value, prices
+            if stalled >= PATIENCE:
+                reach, stalled, prices = reach / 2, 0, best_prices
+                if reach < CLOSE:
+                    break
+                continue
+            slope = 1.0 - taken
+            size = float(slope @ slope)
+            if size < 1e-18:
+                break  # every sub-join is taken exactly once: the optimum
+            prices = prices + (best + reach * abs(best) - value) / size * slope
+        value, _ = self.at(served, best_prices, MOST_STEPS, MOST_TRIES)
+        return max(best, value), best_prices
+
+    def at(self, served: Floats, prices: Floats, steps: int, tries: int) -> tuple[float, Floats]:
+        """(L(prices), how much of each sub-join all hosts take at these prices). `served`: what sub-joins cost, legs
+        and service, times how much they count; a row per host."""
+        rates = (self.large, self.small, self.counts, self.room, self.limit, self.busy)
+        gains, taken = _gains(served, *rates, self.weight, self.scv, self.quantile, prices, steps, tries)
+        rounding = 1e-12 * float(np.abs(prices).sum())  # sums of many numbers round
+        return float(prices.sum()) - float(gains.sum()) - rounding, taken
+
+    def on(self, host: int, rows: npt.NDArray[np.integer]) -> Task:
+        """One host and some of the sub-joins."""
+        joins = {name: getattr(self, name)[rows] for name in ("large", "small", "counts")}
+        hosts = {name: getattr(self, name)[host : host + 1] for name in ("room", "limit", "busy")}
+        return replace(self, **joins, **hosts)
 
 
-def sampled(
-    problem: Problem, plan: Plan, distances: Distances, legs: LegWeights, weight: float, scv: float, quantile: float
-) -> float:
+def sampled(task: Task, plan: Plan, distances: Distances, legs: LegWeights) -> float:
     """The bound where sub-joins × hosts are too many: prices from the plan's own marginal costs, some hosts for all.
+    The `task` has all nodes.
 
     The sum over hosts is estimated from every so-many-th one, less two standard errors: a bound but for chance. Prices
     between the least that a sub-join can cost and what it costs at the margin are tried.
     """
-    joins, flow, nodes = plan.joins, flows(plan), problem.nodes
-    hosts = np.flatnonzero(nodes.room > 0)
-    load = node_load(flow, len(nodes)) + nodes.other_load
-    present = np.bincount(flow.node, flow.share, len(nodes))
+    joins, flow, limit = plan.joins, flows(plan), task.limit
+    hosts, nodes = np.flatnonzero(task.room > 0), len(task.room)
+    load, counted = node_load(flow, nodes) + task.busy, flow.share * task.counts[flow.join]
+    present = np.bincount(flow.node, counted, nodes)
     with np.errstate(divide="ignore", invalid="ignore"):
-        stay = np.where(nodes.limit > 0, 1000.0 / nodes.limit + _waits(load, nodes.limit, scv, quantile), 0.0)
-        slope = np.where(nodes.limit > 0, sojourn_slope(load, nodes.limit, scv, 0.0), 0.0)
+        stay = np.where(limit > 0, 1000.0 / limit + _waits(load, limit, task.scv, task.quantile), 0.0)
+        slope = np.where(limit > 0, sojourn_slope(load, limit, task.scv, 0.0), 0.0)
     ends = (joins.left_node, joins.right_node, joins.sink)
     left, right, sink = (distances.between(end[flow.join], flow.node) for end in ends)
     way = legs[0] * left + legs[1] * right + legs[2] * sink
-    grown = stay[flow.node] + present[flow.node] * slope[flow.node] * joins.demand[flow.join]
-    margin = np.bincount(flow.join, flow.share * (way + weight * grown), len(joins))
-    least = np.bincount(flow.join, flow.share * (way + weight * 1000.0 / nodes.limit[flow.node]), len(joins))
+    own = np.bincount(flow.join, counted * (way + task.weight * 1000.0 / limit[flow.node]), len(joins))
+    grown = counted * (stay - 1000.0 / limit)[flow.node] + present[flow.node] * slope[flow.node] * flow.load
+    more = np.bincount(flow.join, task.weight * grown, len(joins))
     some = hosts[np.linspace(0, len(hosts) - 1, min(SAMPLE, len(hosts))).astype(np.int64)]
-    near, ways = [], []
+    near, served = [], []
     for h in some:
-        way_in = _way_to(joins, distances, legs, int(h))
-        near.append(np.flatnonzero(way_in < margin))
-        ways.append(way_in[near[-1]])
+        here = task.counts * (_way_to(joins, distances, legs, int(h)) + task.weight * 1000.0 / limit[h])
+        near.append(np.flatnonzero(here < own + more))
+        served.append(here[near[-1]])
     best = -np.inf
     for share in SHARES_OF_MARGIN:
-        prices = least + share * (margin - least)
-        gains = np.empty(len(some))
-        for i, (h, rows, way_in) in enumerate(zip(some, near, ways, strict=True)):
-            served = (way_in + weight * 1000.0 / nodes.limit[h])[None, :]
-            one = slice(int(h), int(h) + 1)
-            value, _ = bound_at(
-                served,
-                joins.demand[rows],
-                nodes.room[one],
-                nodes.limit[one],
-                nodes.other_load[one],
-                weight,
-                scv,
-                quantile,
-                prices[rows],
-                FINE,
-            )
+        prices, gains = own + share * more, np.empty(len(some))
+        for i, (h, rows, here) in enumerate(zip(some, near, served, strict=True)):
+            value, _ = task.on(int(h), rows).at(here[None, :], prices[rows], MOST_STEPS, MOST_TRIES)
             gains[i] = prices[rows].sum() - value
         error = float(gains.std(ddof=1)) / np.sqrt(len(some)) if len(some) > 1 else 0.0
         best = max(best, float(prices.sum()) - len(hosts) * (float(gains.mean()) + 2.0 * error))
@@ -151,66 +185,151 @@ def _wait(load, limit, scv, quantile):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def bound_at(cost, demand, room, limit, busy, weight, scv, quantile, prices, halvings):  # type: ignore[no-untyped-def]
-    """(L(prices), how much of each sub-join all hosts take at these prices). `cost` has a row per host."""
-    hosts, joins = cost.shape
-    total, taken = prices.sum(), np.zeros(joins)
-    who, gain, density, share = np.empty(joins, np.int64), np.empty(joins), np.empty(joins), np.empty(joins)
-    low, high, promise = np.empty(INTERVALS + halvings), np.empty(INTERVALS + halvings), np.empty(INTERVALS + halvings)
+def _gains(served, large, small, counts, room, limit, busy, weight, scv, quantile, prices, steps, tries):  # type: ignore[no-untyped-def]
+    """(the most that each host gains at these prices, how much of each sub-join all hosts take)."""
+    hosts, joins = served.shape
+    gains, taken = np.zeros(hosts), np.zeros(joins)
+    who, share, kept = np.empty(joins, np.int64), np.empty(joins), np.empty(joins)
+    gain, count, big, rest = np.empty(joins), np.empty(joins), np.empty(joins), np.empty(joins)
+    low, high, promise = np.empty(INTERVALS + steps), np.empty(INTERVALS + steps), np.empty(INTERVALS + steps)
+    searched = np.empty(INTERVALS + steps, np.bool_)
     for h in range(hosts):
-        count, most = 0, 0.0
+        n, most = 0, 0.0
+        idle = weight * _wait(busy[h], limit[h], scv, quantile)
         for j in range(joins):
-            if prices[j] > cost[h, j]:
-                who[count], gain[count] = j, prices[j] - cost[h, j]
-                most += demand[j]
-                count += 1
+            if prices[j] > served[h, j] + counts[j] * idle:
+                who[n], gain[n], count[n] = j, prices[j] - served[h, j], counts[j]
+                big[n], rest[n] = large[j], small[j]
+                most += big[n] + rest[n]
+                n += 1
         most = min(most, room[h])
-        if count == 0 or most <= 0.0:
+        if n == 0 or most <= 0.0:
             continue
         used = INTERVALS
         for i in range(INTERVALS):
-            low[i], high[i] = most * i / INTERVALS, most * (i + 1) / INTERVALS
+            low[i], high[i], searched[i] = most * i / INTERVALS, most * (i + 1) / INTERVALS, False
             wait = weight * _wait(busy[h] + low[i], limit[h], scv, quantile)
-            promise[i] = _fill(who, gain, count, demand, wait, high[i], density, share)
-        for _ in range(halvings):
+            promise[i] = _pack(gain, count, big, rest, n, wait, high[i], 0, share)
+        attained = 0.0
+        kept[:n] = 0.0
+        for _ in range(steps):
             top = np.argmax(promise[:used])
-            if promise[top] <= 0.0 or high[top] - low[top] < 1e-3 * most:
+            if promise[top] <= attained * (1.0 + KEPT) or high[top] - low[top] < 1e-4 * most:
                 break
-            middle = (low[top] + high[top]) / 2.0
-            low[used], high[used], high[top] = middle, high[top], middle
-            for half in (top, used):
-                wait = weight * _wait(busy[h] + low[half], limit[h], scv, quantile)
-                promise[half] = _fill(who, gain, count, demand, wait, high[half], density, share)
-            used += 1
-        top = np.argmax(promise[:used])
-        if promise[top] <= 0.0:
-            continue
-        total -= promise[top]
-        wait = weight * _wait(busy[h] + low[top], limit[h], scv, quantile)
-        _fill(who, gain, count, demand, wait, high[top], density, share)
-        for i in range(count):
-            taken[who[i]] += share[i]
-    return total, taken
+            if searched[top]:
+                middle, promised = (low[top] + high[top]) / 2.0, promise[top]
+                low[used], high[used], high[top] = middle, high[top], middle
+                for half in (top, used):
+                    wait = weight * _wait(busy[h] + low[half], limit[h], scv, quantile)
+                    relaxed = _pack(gain, count, big, rest, n, wait, high[half], 0, share)
+                    promise[half], searched[half] = min(promised, relaxed), False
+                used += 1
+                continue
+            wait = weight * _wait(busy[h] + low[top], limit[h], scv, quantile)
+            promise[top] = min(promise[top], _pack(gain, count, big, rest, n, wait, high[top], tries, share))
+            searched[top] = True
+            value, there, load = 0.0, 0.0, 0.0
+            for i in range(n):
+                value += share[i] * gain[i]
+                there += share[i] * count[i]
+                load += _least_load(share[i], big[i], rest[i])
+            value -= there * weight * _wait(busy[h] + load, limit[h], scv, quantile)
+            if value > attained:
+                attained = value
+                kept[:n] = share[:n]
+        gains[h] = max(promise[:used].max(), 0.0)
+        for i in range(n):
+            taken[who[i]] += kept[i]
+    return gains, taken
 
 
 @kernel
-def _fill(who, gain, count, demand, wait, load, density, share):  # type: ignore[no-untyped-def]
-    """The most that a host gains with at most `load` tuples/s when every whole sub-join pays `wait`: best gain per
-    tuple/s first, the last one in part. Fills `share`."""
-    for i in range(count):
+def _least_load(share, large, small):  # type: ignore[no-untyped-def]
+    """Tuples/s that a share of a sub-join takes at least."""
+    if share <= 0.0:
+        return 0.0
+    if share * large <= small:
+        return 2.0 * np.sqrt(share * large * small)
+    return small + share * large
+
+
+@kernel
+def _most_share(load, large, small):  # type: ignore[no-untyped-def]
+    """The largest share of a sub-join that takes at most `load` tuples/s: the inverse of `_least_load`."""
+    if load >= large + small:
+        return 1.0
+    if load <= 2.0 * small:
+        return load * load / (4.0 * large * small)
+    return (load - small) / large
+
+
+@kernel
+def _pack(gain, count, large, small, n, wait, room, tries, share):  # type: ignore[no-untyped-def]
+    """The most that whole sub-joins and a part of one gain within `room`, where each pays `wait` as often as it counts;
+    after `tries` sets, and with 0 at once, what it is at most. Fills `share` with the best that was found.
+
+    Sub-joins are taken or passed over in order of gain per tuple/s; of what is passed over a part may still be taken.
+    """
+    value, slope = np.empty(n), np.empty(n)
+    for i in range(n):
         share[i] = 0.0
-        density[i] = (gain[i] - wait) / max(demand[who[i]], 1e-300)
-    total = 0.0
-    while load > 0.0:
-        best = 0
-        for i in range(1, count):
-            if density[i] > density[best]:
-                best = i
-        if density[best] <= 0.0:
+        value[i] = max(gain[i] - count[i] * wait, 0.0)
+        slope[i] = value[i] * _most_share(room, large[i], small[i]) / max(min(room, large[i] + small[i]), 1e-300)
+    order = np.argsort(-slope)
+    m = 0
+    while m < n and slope[order[m]] > 0.0:
+        m += 1
+    whole, best_whole = np.zeros(m, np.bool_), np.zeros(m, np.bool_)
+    best, part, part_share = 0.0, -1, 0.0
+    got, left, at, relaxed = 0.0, room, 0, 0.0
+    tried = 0
+    while True:
+        edge = 0.0  # gain per tuple/s of the best part of what was passed over
+        for k in range(m):
+            if k < at and whole[k]:
+                continue
+            i = order[k]
+            fits = _most_share(left, large[i], small[i])
+            if got + fits * value[i] > best:
+                best, part, part_share = got + fits * value[i], i, fits
+                best_whole[:at] = whole[:at]
+                best_whole[at:] = False
+            if k < at and left > 0.0:
+                edge = max(edge, fits * value[i] / left)
+        promise, rest = got, left
+        for k in range(at, m):
+            i = order[k]
+            if slope[i] <= edge or rest <= 0.0:
+                break
+            taken = min(rest, large[i] + small[i])
+            promise += slope[i] * taken
+            rest -= taken
+        promise += edge * rest
+        if tried == 0:
+            relaxed = promise
+        if tried >= tries:
             break
-        need = demand[who[best]]
-        share[best] = 1.0 if need <= load else load / need
-        total += share[best] * (gain[best] - wait)
-        load -= share[best] * need
-        density[best] = 0.0
-    return total
+        tried += 1
+        if at < m and promise > best * (1.0 + 1e-9):
+            i = order[at]
+            whole[at] = large[i] + small[i] <= left
+            if whole[at]:
+                got += value[i]
+                left -= large[i] + small[i]
+            at += 1
+            continue
+        while at > 0 and not whole[at - 1]:
+            at -= 1
+        if at == 0:
+            relaxed = best * (1.0 + 1e-9)  # all sets that could gain more were looked at
+            break
+        i = order[at - 1]
+        whole[at - 1] = False
+        got -= value[i]
+        left += large[i] + small[i]
+    for k in range(m):
+        if best_whole[k]:
+            share[order[k]] = 1.0
+    if part >= 0:
+        share[part] = part_share
+    return relaxed
