@@ -12,30 +12,8 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
 CLAUSES = "SELECT, FROM, JOIN … ON, WHERE, GROUP BY and HAVING"
-_SELECT = {"expressions", "from_", "joins", "where", "group", "having", "kind", "hint", "match"}
-_REFUSED: dict[type[exp.Expr], str] = {
-    exp.Subquery: "a query in brackets stands alone in FROM, and groups by a window; else name streams, and join them",
-    exp.Select: "a query in brackets stands alone in FROM, and groups by a window; else name streams, and join them",
-    exp.Window: "OVER stands around a query that groups by a window: SELECT … OVER (PARTITION BY w …) FROM (SELECT "
-    "window_start AS w, … GROUP BY TUMBLE(…), …)",
-    exp.Placeholder: "a value expected, not a placeholder",
-    exp.Parameter: "a value expected, not a parameter",
-}
-_NAMES = {
-    "with_": "WITH",
-    "distinct": "DISTINCT",
-    "order": "ORDER BY",
-    "limit": "LIMIT",
-    "offset": "OFFSET",
-    "laterals": "LATERAL",
-    "qualify": "QUALIFY",
-    "sort": "SORT BY",
-    "cluster": "CLUSTER BY",
-    "distribute": "DISTRIBUTE BY",
-    "pivots": "PIVOT",
-    "into": "INTO",
-}
-
+BOUNDS = ("window_start", "window_end")
+"""Columns of every window."""
 _MERGED: dict[str, type[exp.Func]] = {
     "COUNT": exp.Count,
     "SUM": exp.Sum,
@@ -139,8 +117,18 @@ class NovaSql(Spark):
             **{name: SparkParser.FUNCTIONS[name] for name in ("ARRAY", "MAP", "STRUCT")},
         }
         FUNCTION_PARSERS = {  # noqa: RUF012
-            name: read for name, read in SparkParser.FUNCTION_PARSERS.items() if name.lower() not in AGGREGATES
+            **{name: read for name, read in SparkParser.FUNCTION_PARSERS.items() if name.lower() not in AGGREGATES},
+            **{name: (lambda self, name=name: self.of_table(name)) for name in ("TUMBLE", "HOP", "CUMULATE")},
         }
+
+        def of_table(self, name: str) -> exp.Expr:
+            """A window of a time, or of a table as others write it: TUMBLE(TABLE x, DESCRIPTOR(time), …)."""
+
+            def argument() -> exp.Expr | None:
+                self._match(TokenType.TABLE)
+                return self._parse_lambda()
+
+            return self.expression(exp.Anonymous(this=name, expressions=self._parse_csv(argument)))
 
 
 def aggregates_in(node: exp.Expr) -> list[exp.Expr]:
@@ -159,9 +147,8 @@ def is_aggregate(node: object) -> bool:
     return isinstance(node, exp.AggFunc)
 
 
-def parse(sql: str) -> tuple[exp.Select, tuple[exp.Select, ...]]:
-    """The SELECT of a text that reads streams, and those around it, from the inside out. Raises `SqlFault` where the
-    text is not of the dialect."""
+def parse(sql: str) -> exp.Select:
+    """The SELECT that a text is. Raises `SqlFault` where the text is not of the dialect."""
     try:
         statements = [one for one in sqlglot.parse(sql, read=NovaSql) if one is not None]
     except ParseError as error:
@@ -182,35 +169,7 @@ def parse(sql: str) -> tuple[exp.Select, tuple[exp.Select, ...]]:
     if not isinstance(select, exp.Select):
         kind = type(select).__name__.upper()
         raise fault(sql, select, f"a query begins with SELECT, and has the clauses {CLAUSES}; this is {kind}")
-    around: list[exp.Select] = []
-    while (below := _read_by(select)) is not None:
-        _check_clauses(sql, select, below)
-        around.append(select)
-        select = below
-    _check_clauses(sql, select, None)
-    return select, tuple(reversed(around))
-
-
-def _read_by(select: exp.Select) -> exp.Select | None:
-    """The query in brackets that a query reads from instead of streams."""
-    source = select.args.get("from_")
-    found = source.this.this if source is not None and isinstance(source.this, exp.Subquery) else None
-    return found if isinstance(found, exp.Select) and not select.args.get("joins") else None
-
-
-def _check_clauses(sql: str, select: exp.Select, below: exp.Select | None) -> None:
-    """Raise where a SELECT has clauses or parts that are not of the dialect; `below` is the query that it reads."""
-    for name, value in select.args.items():
-        if value and name not in _SELECT:
-            at = value[0] if isinstance(value, list) else value
-            clause = _NAMES.get(name, name.upper())
-            raise fault(sql, at, f"{clause} is not part of the dialect; the clauses are {CLAUSES}", clause)
-    inside = None if below is None else below.parent
-    for node in select.walk(prune=lambda one: one is inside):
-        if node is select or node is inside or (below is not None and isinstance(node, exp.Window)):
-            continue
-        if type(node) in _REFUSED:
-            raise fault(sql, node, _REFUSED[type(node)])
+    return select
 
 
 def fault(sql: str, node: object, message: str, token: str = "") -> SqlFault:  # nosec B107

@@ -10,10 +10,71 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from nova.query.dialect import NovaSql, aggregates_in, fault
+from nova.query.dialect import BOUNDS, CLAUSES, NovaSql, aggregates_in, fault
 
 GROUPS = "_nova_groups"
 """What the groups of a window are called in the text of the layers."""
+_SELECT = {"expressions", "from_", "joins", "where", "group", "having", "kind", "hint", "match"}
+_BRACKETS = (
+    "a query in brackets stands in FROM or JOIN: alone, and groups by a window, or reads one stream, with columns and "
+    "WHERE"
+)
+_REFUSED: dict[type[exp.Expr], str] = {
+    exp.Subquery: _BRACKETS,
+    exp.Select: _BRACKETS,
+    exp.Window: "OVER stands around a query that groups by a window: SELECT … OVER (PARTITION BY w …) FROM (SELECT "
+    "window_start AS w, … GROUP BY TUMBLE(…), …)",
+    exp.Placeholder: "a value expected, not a placeholder",
+    exp.Parameter: "a value expected, not a parameter",
+}
+_NAMES = {
+    "with_": "WITH",
+    "distinct": "DISTINCT",
+    "order": "ORDER BY",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "laterals": "LATERAL",
+    "qualify": "QUALIFY",
+    "sort": "SORT BY",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+    "pivots": "PIVOT",
+    "into": "INTO",
+}
+
+
+def split(sql: str, select: exp.Select) -> tuple[exp.Select, tuple[exp.Select, ...]]:
+    """The SELECT that reads streams, and those around it, from the inside out. Raises `SqlFault` where a clause is not
+    of the dialect."""
+    around: list[exp.Select] = []
+    while (below := _read_by(select)) is not None:
+        _check_clauses(sql, select, below)
+        around.append(select)
+        select = below
+    _check_clauses(sql, select, None)
+    return select, tuple(reversed(around))
+
+
+def _read_by(select: exp.Select) -> exp.Select | None:
+    """The query in brackets that a query reads from instead of streams."""
+    source = select.args.get("from_")
+    found = source.this.this if source is not None and isinstance(source.this, exp.Subquery) else None
+    return found if isinstance(found, exp.Select) and not select.args.get("joins") else None
+
+
+def _check_clauses(sql: str, select: exp.Select, below: exp.Select | None) -> None:
+    """Raise where a SELECT has clauses or parts that are not of the dialect; `below` is the query that it reads."""
+    for name, value in select.args.items():
+        if value and name not in _SELECT:
+            at = value[0] if isinstance(value, list) else value
+            clause = _NAMES.get(name, name.upper())
+            raise fault(sql, at, f"{clause} is not part of the dialect; the clauses are {CLAUSES}", clause)
+    inside = [one.this for one in (select.args.get("from_"), *(select.args.get("joins") or ())) if one is not None]
+    for node in select.walk(prune=lambda one: any(one is below for below in inside)):
+        if node is select or any(node is one for one in inside) or (below is not None and isinstance(node, exp.Window)):
+            continue
+        if type(node) in _REFUSED:
+            raise fault(sql, node, _REFUSED[type(node)])
 
 
 def check_layers(sql: str, layers: Sequence[exp.Select], inner: Sequence[tuple[str, exp.Expr]]) -> None:
@@ -21,9 +82,7 @@ def check_layers(sql: str, layers: Sequence[exp.Select], inner: Sequence[tuple[s
     inside out; `inner` are the columns of the query inside."""
     names = [name for name, _ in inner]
     bounds = {
-        name.lower()
-        for name, part in inner
-        if isinstance(part, exp.Column) and not part.table and part.name in ("window_start", "window_end")
+        name.lower() for name, part in inner if isinstance(part, exp.Column) and not part.table and part.name in BOUNDS
     }
     for layer in layers:
         names, bounds = _check(sql, layer, names, bounds)

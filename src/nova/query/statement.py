@@ -8,14 +8,14 @@ from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
-from nova.query.dialect import NovaSql, SqlFault, aggregates_in, fault, is_aggregate, parse
-from nova.query.layers import check_layers
+from nova.query.dialect import BOUNDS, NovaSql, SqlFault, aggregates_in, fault, is_aggregate, parse
+from nova.query.layers import check_layers, split
+from nova.query.spellings import is_view, plain
 
 JoinKind: TypeAlias = Literal["inner", "left", "right", "full"]
 ROLES = ("source", "time", "value")
 """Columns that every tuple has, whatever its input calls them."""
 MOST_STREAMS = 6
-BOUNDS = ("window_start", "window_end")
 _UNITS = {
     "MICROSECOND": 1,
     "MILLISECOND": 1_000,
@@ -127,7 +127,7 @@ class Statement:
 
 def analyse(sql: str, streams: Mapping[str, Schema]) -> Statement:
     """A query's text with its names resolved. Raises `SqlFault`."""
-    tree, layers = parse(sql)
+    tree, layers = split(sql, plain(sql, parse(sql)))
     statement = _Analysis(sql, tree, streams).statement()
     if layers and statement.group is None:
         message = "a query in brackets groups by a window, such as GROUP BY TUMBLE(x.time, INTERVAL '10' SECOND), x.k"
@@ -156,7 +156,13 @@ class _Analysis:
         self.sql, self.tree, self.known = sql, tree, streams
         self.streams: dict[str, str] = {}
         self.schemas: dict[str, Schema] = {}
+        self.views: dict[str, dict[str, exp.Expr]] = {}
+        """By alias of a query in brackets: what its columns are, over those of its stream."""
+        self.before: dict[str, list[exp.Expr]] = {}
+        """By alias of a query in brackets: its conditions."""
         self.group: Group | None = None
+        self.missing: set[str] = set()
+        """Streams that a row of the join may be without."""
 
     def wrong(self, node: object, message: str) -> SqlFault:
         return fault(self.sql, node, message)
@@ -173,7 +179,9 @@ class _Analysis:
                 raise self.wrong(join, "INNER, LEFT, RIGHT or FULL JOIN expected")
         if len(self.streams) > MOST_STREAMS:
             raise self.wrong(tree.args["joins"][-1], f"a query joins at most {MOST_STREAMS} streams")
-        filters: dict[str, list[exp.Expr]] = {alias: [] for alias in self.streams}
+        self._bounds()
+        self.missing = {alias for alias in self.streams if not self._kept(alias, joins, list(self.streams))}
+        filters: dict[str, list[exp.Expr]] = {alias: list(self.before.get(alias, ())) for alias in self.streams}
         pools: list[list[exp.Expr]] = [[] for _ in joins]
         after: list[exp.Expr] = []
         inner = all(kind == "inner" for kind, _ in joins)
@@ -216,16 +224,47 @@ class _Analysis:
     # streams and joins
 
     def _stream(self, table: object) -> str:
+        if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Select):
+            return self._view(table, table.this)
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             raise self.wrong(table, f"the name of a stream expected; the streams are {_names(self.known)}")
         if table.args.get("db"):
             raise self.wrong(table, "streams have one name, without a point")
+        if more := [name for name, value in table.args.items() if value and name not in ("this", "alias")]:
+            clause = {"sample": "TABLESAMPLE", "pivots": "PIVOT"}.get(more[0], more[0].upper())
+            raise self.wrong(table, f"a stream and its alias expected; {clause} is not part of the dialect")
         name, alias = _one_of(table.name, self.known) or table.name, table.alias or table.name
         if name not in self.known:
             raise self.wrong(table, f"no such stream; the streams are {_names(self.known)}")
         if alias.lower() in map(str.lower, self.streams):
             raise self.wrong(table, f"two streams are called {alias}: give one of them another name with AS")
         self.streams[alias], self.schemas[alias] = name, self.known[name]
+        return alias
+
+    def _view(self, below: exp.Subquery, inner: exp.Select) -> str:
+        """A query in brackets that is joined: its stream, with columns and conditions of its own."""
+        if not is_view(inner) or inner.args.get("joins") or inner.args.get("from_") is None:
+            raise self.wrong(
+                below, "a query in brackets that is joined reads one stream, with columns and WHERE; else name streams"
+            )
+        alias = below.alias
+        if not alias or below.args["alias"].args.get("columns"):
+            raise self.wrong(below, "give the query in brackets a name with AS, and name its columns inside")
+        own = _Analysis(self.sql, inner, self.known)
+        stream = own._stream(inner.args["from_"].this)
+        if alias.lower() in map(str.lower, self.streams):
+            raise self.wrong(below, f"two streams are called {alias}: give one of them another name with AS")
+
+        def renamed(part: exp.Expr) -> exp.Expr:
+            for column in part.find_all(exp.Column):
+                column.set("table", exp.to_identifier(alias))
+            return part
+
+        where = inner.args.get("where")
+        inside = own.before.get(stream, []) + own._conjuncts(where.this if where else None)
+        self.streams[alias], self.schemas[alias] = own.streams[stream], own.schemas[stream]
+        self.before[alias] = [renamed(part.copy()) for part in inside]
+        self.views[alias] = {name: renamed(part.copy()) for name, part in own._select()}
         return alias
 
     def _join_kind(self, join: exp.Join) -> tuple[JoinKind, str]:
@@ -360,7 +399,13 @@ class _Analysis:
             return
         if not isinstance(part, exp.GT | exp.GTE | exp.LT | exp.LTE | exp.EQ):
             return
-        left, right = self._moment(part.this), self._moment(part.expression)
+        sides = part.this.unnest(), part.expression.unnest()
+        for one, other in (sides, sides[::-1]):
+            if isinstance(one, exp.Sub) and isinstance(other, exp.Interval):  # x − y ≤ t is x ≤ y + t
+                later = exp.Add(this=one.expression.copy(), expression=other.copy())
+                sides = (one.this, later) if one is sides[0] else (later, one.this)
+                break
+        left, right = map(self._moment, sides)
         if left is None or right is None or left[0] == right[0]:
             return
         (first, plus), (second, minus) = left, right
@@ -379,6 +424,8 @@ class _Analysis:
             return self._moment(node.this)
         if isinstance(node, exp.Column):
             return (node.table, 0) if node.name == "time" and node.table else None
+        if isinstance(node, exp.Add) and isinstance(node.this, exp.Interval):
+            return self._moment(exp.Add(this=node.expression.copy(), expression=node.this.copy()))
         if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression, exp.Interval):
             inner = self._moment(node.this)
             length = self._length(node.expression)
@@ -386,6 +433,35 @@ class _Analysis:
         return None
 
     # windows
+
+    def _bounds(self) -> None:
+        """Other names of window_start and window_end: `window.start`, `window(…).start`, `TUMBLE_START(…)`."""
+        clauses = [self.tree.args.get("group"), *(self.tree.args.get("joins") or ()), self.tree.args.get("where")]
+        there = [self._window(self._resolved(one)) for part in clauses if part is not None for one in _windows_in(part)]
+        for node in list(self.tree.walk()):
+            window: exp.Expr | None = None
+            if isinstance(node, exp.Column) and node.table.lower() == "window" and "window" not in self.streams:
+                end = node.name.lower()
+            elif isinstance(node, exp.Dot) and _is_window(node.this):
+                window, end = node.this, node.expression.name.lower()
+            elif isinstance(node, exp.Anonymous):
+                name, _, end = str(node.this).lower().rpartition("_")
+                if name not in ("tumble", "hop"):
+                    continue
+                window = exp.Anonymous(this=name, expressions=[one.copy() for one in node.expressions])
+            else:
+                continue
+            if end not in ("start", "end"):
+                continue
+            if window is not None and self._window(self._resolved(window)) not in there:
+                raise self.wrong(
+                    node, "GROUP BY or ON has another window than this; select window_start and window_end"
+                )
+            bound = exp.column(f"window_{end}")
+            if starts := [part.meta["start"] for part in node.walk() if "start" in part.meta]:
+                bound.this.meta["start"] = min(starts)
+            item = isinstance(node, exp.Column) and node.arg_key == "expressions" and node.parent is self.tree
+            node.replace(exp.Alias(this=bound, alias=exp.to_identifier(end)) if item else bound)
 
     def _window(self, node: exp.Expr) -> Tumbling | None:
         """TUMBLE(time, size), HOP(time, slide, size) or window(time, size[, slide]); None for anything else."""
@@ -414,15 +490,20 @@ class _Analysis:
         """An INTERVAL, or a text such as '10 seconds', in µs."""
         if isinstance(node, exp.Interval):
             amount, unit = node.this, node.args.get("unit")
-            number, name = (amount.name if amount is not None else ""), (str(unit.name) if unit is not None else "")
+            text = f"{amount.name if amount is not None else ''} {unit.name if unit is not None else ''}"
         elif isinstance(node, exp.Literal) and node.is_string:
-            number, _, name = node.name.strip().partition(" ")
+            text = node.name
         else:
             raise self.wrong(node, "a length of time expected, such as INTERVAL '10' SECOND")
-        factor = _UNITS.get(name.strip().upper().removesuffix("S"))
+        words = text.upper().split()
         try:
-            value = float(number) * factor if factor is not None else float("nan")
+            value = sum(
+                float(number) * _UNITS.get(name.removesuffix("S"), float("nan"))
+                for number, name in zip(words[::2], words[1::2], strict=True)
+            )
         except ValueError:
+            value = float("nan")
+        if not words:
             value = float("nan")
         if value != value or value != round(value):
             units = ", ".join(_UNITS)
@@ -438,13 +519,21 @@ class _Analysis:
                 named = _one_of(item.table, self.streams) if isinstance(item, exp.Column) else None
                 if isinstance(item, exp.Column) and named is None:
                     raise self.wrong(item, f"no such stream here: {_names(self.streams)}")
+                star = item.this if isinstance(item, exp.Column) else item
+                without = {self._excepted(one, named) for one in star.args.get("except_") or ()}
+                if more := [name for name, value in star.args.items() if value and name != "except_"]:
+                    raise self.wrong(item, f"* {more[0].strip('_').upper()} is not part of the dialect; * EXCEPT is")
                 for alias in self.streams if named is None else [named]:
                     if not self.schemas[alias].known:
                         raise self.wrong(item, f"the columns of {alias} are not known: declare them as its `columns`")
-                    names = [*ROLES, *self.schemas[alias].columns]
+                    names = self.views.get(alias, [*ROLES, *self.schemas[alias].columns])
                     items += [
-                        (name if len(self._owners(name)) == 1 else f"{alias}_{name}", exp.column(name, table=alias))
+                        (
+                            name if len(self._owners(name)) == 1 else f"{alias}_{name}",
+                            self._viewed(alias, name) if alias in self.views else exp.column(name, table=alias),
+                        )
                         for name in names
+                        if (alias, name) not in without
                     ]
             else:
                 inner = self._resolved(item.this if isinstance(item, exp.Alias) else item, bounds=True)
@@ -458,6 +547,14 @@ class _Analysis:
                 )
             names_seen.add(name.lower())
         return items
+
+    def _excepted(self, name: exp.Expr, named: str | None) -> tuple[str, str]:
+        """The stream and the column that * EXCEPT leaves out."""
+        owners = [named] if named is not None else self._owners(name.name)
+        found = self._column_of(owners[0], name.name) if len(owners) == 1 else None
+        if found is None:
+            raise self.wrong(name, f"a column of one of {_names(self.streams)} expected")
+        return owners[0], found
 
     def _group(self, joins: list[Join], select: list[tuple[str, exp.Expr]]) -> Group | None:
         clause = self.tree.args.get("group")
@@ -553,10 +650,28 @@ class _Analysis:
     def _column_of(self, alias: str, name: str) -> str | None:
         """The name here of a stream's column; None where it has no such column."""
         schema = self.schemas[alias]
+        if (view := self.views.get(alias)) is not None:
+            role = schema.roles.get(_one_of(name, schema.roles) or "", "")
+            return _one_of(name, view) or (role if view.get(role) == exp.column(role, table=alias) else None)
         found = _one_of(name, dict.fromkeys((*schema.roles, *ROLES, *schema.columns, *schema.attributes)))
         if found is None:
             return None if schema.known else name
         return schema.roles.get(found, found)
+
+    def _columns(self, alias: str) -> list[str]:
+        """Names that a text may use for the columns of a stream."""
+        schema = self.schemas[alias]
+        return list(self.views.get(alias, dict.fromkeys((*ROLES, *schema.columns, *schema.attributes))))
+
+    def _viewed(self, alias: str, name: str) -> exp.Expr:
+        """What a column of a query in brackets is; where the join has no row of it, null."""
+        part = self.views[alias][name].copy()
+        if isinstance(part, exp.Column):
+            return part
+        if alias in self.missing:
+            there = exp.Not(this=exp.Is(this=exp.column("time", table=alias), expression=exp.Null()))
+            return exp.Paren(this=exp.Case(ifs=[exp.If(this=there, true=part)]))
+        return exp.Paren(this=part)
 
     def _resolved(self, node: exp.Expr, *, bounds: bool = False) -> exp.Expr:
         """A copy in which every column carries the alias of its stream."""
@@ -582,10 +697,13 @@ class _Analysis:
             found = self._column_of(alias, name) if alias else None
             if found is None:
                 every = [alias] if alias else list(self.streams)
-                names = dict.fromkeys(
-                    one for a in every for one in (*ROLES, *self.schemas[a].columns, *self.schemas[a].attributes)
-                )
+                names = dict.fromkeys(one for a in every for one in self._columns(a))
                 raise self.wrong(column, f"no such column; there are {_names(names)}")
+            if alias in self.views:
+                inside = self._viewed(alias, found)
+                copy = inside if column is copy else copy
+                column.replace(inside)
+                continue
             starts = [part.meta["start"] for part in column.walk() if "start" in part.meta]
             column.set("this", exp.to_identifier(found))
             column.set("table", exp.to_identifier(alias))

@@ -68,6 +68,14 @@ TEXTS: dict[str, str] = {
     "four": """SELECT b.value, a.category, p.city, v.page FROM bids b JOIN auctions a ON b.auction = a.id AND
         $same(b,a) JOIN people p ON a.seller = p.id AND $same(a,p) JOIN visits v ON v.visitor = p.id AND
         $same(v,p) AND v.value > b.value WHERE b.value > 120 OR v.page = 3""",
+    "brackets": """WITH big AS (SELECT * FROM bids WHERE value > 100) SELECT big.value + 1, a.c, a.k FROM big LEFT JOIN
+        (SELECT id AS k, coalesce(category, -1) AS c, at FROM auctions WHERE value > 50) a ON big.auction = a.k AND
+        $same(big,a)""",
+    "brackets around a join": """SELECT $start(t) AS w, t.category, max(t.v) AS m FROM (SELECT a.at, a.category,
+        b.value * 2 AS v FROM bids b JOIN auctions a ON b.auction = a.id AND $same(b,a)) t
+        GROUP BY $by(t), t.category""",
+    "difference": """SELECT b.value, a.value AS av FROM bids b JOIN auctions a ON b.auction = a.id AND
+        b.at - a.at BETWEEN INTERVAL '0' SECOND AND INTERVAL '1 second 500 milliseconds'""",
     "chain left": """SELECT b.value, a.value AS av, v.page FROM bids b JOIN auctions a ON b.auction = a.id AND
         $same(b,a) LEFT JOIN visits v ON v.visitor = a.seller AND $same(v,a) AND v.value > b.value WHERE
         b.value > 100""",

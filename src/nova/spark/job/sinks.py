@@ -74,9 +74,23 @@ def open_sink(format: str, target: str | None, options: Mapping[str, str], flow:
             return AnyFormat(format, target, dict(options), flow)
 
 
-def as_it_is(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows that are joined already. For `mapInArrow`."""
-    yield from batches
+@dataclass(frozen=True)
+class Named:
+    """Rows that are joined already, under the names of their query. For `mapInArrow`."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.rename_columns(self.names)
+
+
+def joined(pairs: DataFrame, matcher: ArrowMap | None) -> tuple[DataFrame, ArrowMap]:
+    """What a task gets, and what makes results of it. Columns of joined rows are numbered on the way there: PySpark
+    hands over no column whose name has a point, as that of `b.price + 1` has."""
+    if matcher is not None:
+        return pairs, matcher
+    return pairs.toDF(*map(str, range(len(pairs.columns)))), Named(tuple(pairs.columns))
 
 
 def result_rows(pairs: DataFrame, matcher: ArrowMap | None, flow: Flow) -> DataFrame:
@@ -99,8 +113,8 @@ class WriteFiles:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         file = Path(self.staging) / f"{uuid.uuid4().hex}.{FILES[self.format]}"
         rows = 0
-        for joined in (written := _Writer(self.format, file)).all(self.matcher(batches)):
-            rows += joined
+        for so_many in (written := _Writer(self.format, file)).all(self.matcher(batches)):
+            rows += so_many
         if written.opened:
             yield pa.record_batch({"file": pa.array([str(file)]), "rows": pa.array([rows], pa.int64())})
 
@@ -204,9 +218,8 @@ class Files:
         return self.folder / f"{name_of(self.query)}-{batch:08d}-{part:03d}.{FILES[self.format]}"
 
     def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
-        return pairs.mapInArrow(
-            WriteFiles(matcher or as_it_is, self.format, str(self.staging)), "file string, rows bigint"
-        )
+        rows, make = joined(pairs, matcher)
+        return rows.mapInArrow(WriteFiles(make, self.format, str(self.staging)), "file string, rows bigint")
 
     def write(self, frame: DataFrame, batch: int) -> int:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -234,8 +247,9 @@ class HandOver:
         return self.folder / ".staging"
 
     def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
-        writer = WriteFiles(matcher or as_it_is, "parquet", str(self.staging))
-        return pairs.repartition(1).mapInArrow(writer, "file string, rows bigint")
+        rows, make = joined(pairs, matcher)
+        writer = WriteFiles(make, "parquet", str(self.staging))
+        return rows.repartition(1).mapInArrow(writer, "file string, rows bigint")
 
     def write(self, frame: DataFrame, batch: int) -> None:
         file = self.folder / f"{batch:08d}.parquet"

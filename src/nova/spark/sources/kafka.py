@@ -399,11 +399,12 @@ class KafkaSink:
         self.options = client_options(self.options, "--to-option")
 
     def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
-        from nova.spark.job.sinks import as_it_is
+        from nova.spark.job.sinks import joined
 
         if matcher is None:  # rows of a query: equal ones may come from several tasks, but are told apart within one
             pairs = pairs.coalesce(1)
-        return pairs.mapInArrow(Deliver(matcher or as_it_is, self.flow.query, self.at, self.options), "rows bigint")
+        rows, make = joined(pairs, matcher)
+        return rows.mapInArrow(Deliver(make, self.flow.query, self.at, self.options), "rows bigint")
 
     def write(self, frame: DataFrame, batch: int) -> None:  # noqa: ARG002
         frame.collect()

@@ -490,12 +490,13 @@ class MqttSink:
         self.broker = Broker.parse(self.address, "--to")
 
     def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
-        from nova.spark.job.sinks import as_it_is
+        from nova.spark.job.sinks import joined
 
         if matcher is None:  # rows of a query: equal ones may come from several tasks, but are told apart within one
             pairs = pairs.coalesce(1)
-        return pairs.mapInArrow(
-            Publish(matcher or as_it_is, self.broker, self.flow.query, f"nova-{name_of(self.flow.query)}"),
+        rows, make = joined(pairs, matcher)
+        return rows.mapInArrow(
+            Publish(make, self.broker, self.flow.query, f"nova-{name_of(self.flow.query)}"),
             "rows bigint",
         )
 

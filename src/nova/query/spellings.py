@@ -1,0 +1,197 @@
+"""Spellings: other ways to write what the dialect says, rewritten before a text is analysed.
+
+WITH and queries in brackets that only choose, compute and filter are merged into what reads them; windows of table
+functions (`TABLE(TUMBLE(TABLE bids, DESCRIPTOR(at), …))`) become windows of GROUP BY and ON; SELECT DISTINCT with a
+bound of the window becomes GROUP BY.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from nova.query.dialect import BOUNDS, NovaSql, aggregates_in, fault
+
+_MERGEABLE = {"expressions", "from_", "joins", "where", "kind", "hint", "match"}
+"""What a query in brackets may have that is merged into the one around it."""
+
+
+def plain(sql: str, select: exp.Select) -> exp.Select:
+    """A SELECT as the dialect writes it. Raises `SqlFault`."""
+    return _plain(sql, _without_with(sql, select))
+
+
+def is_view(select: exp.Select) -> bool:
+    """Whether a query reads what it reads row by row: no groups, no ranks, nothing but columns and conditions."""
+    others = (name for name, value in select.args.items() if value and name not in _MERGEABLE)
+    own = [*select.expressions, *(one for one in (select.args.get("where"),) if one is not None)]
+    counted = (one for part in own for one in (*aggregates_in(part), *part.find_all(exp.Window)))
+    return next(others, None) is None and next(counted, None) is None
+
+
+def _without_with(sql: str, select: exp.Select) -> exp.Select:
+    """Every name of WITH replaced by its query in brackets."""
+    clause = select.args.get("with_")
+    if clause is None:
+        return select
+    if clause.args.get("recursive"):
+        raise fault(sql, clause, "RECURSIVE is not part of the dialect", "RECURSIVE")
+    queries: dict[str, exp.Select] = {}
+
+    def named(tree: exp.Expr) -> None:
+        for table in list(tree.find_all(exp.Table)):
+            found = queries.get(table.name.lower()) if isinstance(table.this, exp.Identifier) else None
+            if found is not None and not table.args.get("db"):
+                alias = table.args.get("alias") or exp.TableAlias(this=table.this.copy())
+                table.replace(exp.Subquery(this=found.copy(), alias=alias.copy()))
+
+    for one in clause.expressions:
+        if not isinstance(one.this, exp.Select) or one.args["alias"].args.get("columns"):
+            raise fault(sql, one, "name AS (SELECT …) expected, its columns named inside")
+        named(one.this)
+        queries[one.alias.lower()] = one.this
+    select.set("with_", None)
+    named(select)
+    return select
+
+
+def _plain(sql: str, select: exp.Select) -> exp.Select:
+    """A SELECT and all queries in brackets that it reads from, the inner ones first."""
+    source = select.args.get("from_")
+    for one in [source, *(select.args.get("joins") or ())]:
+        below = None if one is None else one.this
+        if isinstance(below, exp.Subquery) and isinstance(below.this, exp.Select):
+            below.set("this", _plain(sql, below.this))
+    below = None if source is None else source.this
+    if isinstance(below, exp.Subquery) and isinstance(below.this, exp.Select) and not select.args.get("joins"):
+        _refuse_columns(sql, below)
+        if is_view(below.this):
+            select = _merged(sql, select, below.this, below.alias)
+    _distinct_groups(sql, select)
+    _table_windows(sql, select)
+    return select
+
+
+def _refuse_columns(sql: str, below: exp.Subquery) -> None:
+    alias = below.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        raise fault(sql, alias, "a name alone expected here; name columns inside the brackets, with AS")
+
+
+def _merged(sql: str, outer: exp.Select, inner: exp.Select, called: str) -> exp.Select:
+    """One query for a query around a view of streams: its columns replaced by what they are."""
+    items: dict[str, exp.Expr] = {}
+    star = False
+    for item in inner.expressions:
+        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            star = True
+        else:
+            items[item.alias_or_name.lower()] = item.this if isinstance(item, exp.Alias) else item
+    chosen = {item.alias.lower() for item in outer.expressions if isinstance(item, exp.Alias)}
+
+    def replaced(part: exp.Expr, *, aliases: bool = False) -> exp.Expr:
+        for column in list(part.find_all(exp.Column)):
+            name = column.name.lower()
+            if isinstance(column.this, exp.Star) or (aliases and not column.table and name in chosen - items.keys()):
+                continue
+            if column.table and column.table.lower() not in (called.lower(), "window"):
+                raise fault(sql, column, f"nothing is called {column.table} here; there is {called or 'no name'}")
+            found = items.get(name)
+            if found is None:
+                if not star and name not in BOUNDS and column.table.lower() != "window":
+                    raise fault(sql, column, f"no such column; the query inside has {', '.join(items)}")
+                if column.table.lower() == called.lower():
+                    column.set("table", None)
+                continue
+            simple = isinstance(found, exp.Column | exp.Literal | exp.Anonymous)
+            new = found.copy() if simple else exp.Paren(this=found.copy())
+            part = new if column is part else part
+            column.replace(new)
+        return part
+
+    made: list[exp.Expr] = []
+    for item in outer.expressions:
+        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            made += [one.copy() for one in inner.expressions]
+            continue
+        named = item.alias_or_name if isinstance(item, exp.Alias | exp.Column) else item.sql(dialect=NovaSql)
+        new = replaced(item.this if isinstance(item, exp.Alias) else item)
+        made.append(exp.Alias(this=new.copy(), alias=exp.to_identifier(named, quoted=True)))
+    whole = outer.copy()
+    whole.set("expressions", made)
+    whole.set("from_", inner.args["from_"].copy() if inner.args.get("from_") is not None else None)
+    whole.set("joins", [join.copy() for join in inner.args.get("joins") or ()])
+    conditions = [one.args["where"].this.copy() for one in (inner,) if one.args.get("where") is not None]
+    if outer.args.get("where") is not None:
+        conditions.append(replaced(outer.args["where"].this.copy()))
+    whole.set("where", exp.Where(this=exp.and_(*conditions, copy=False)) if conditions else None)
+    for name in ("group", "having"):
+        if whole.args.get(name) is not None:
+            whole.set(name, replaced(whole.args[name], aliases=True))
+    return whole
+
+
+def _table_windows(sql: str, select: exp.Select) -> None:
+    """Windows of table functions as those of GROUP BY and ON: TABLE(TUMBLE(TABLE x, DESCRIPTOR(at), size))."""
+    windows: dict[str, exp.Expr] = {}
+    for one in [select.args.get("from_"), *(select.args.get("joins") or ())]:
+        table = None if one is None else one.this
+        if isinstance(table, exp.Table) and isinstance(table.this, exp.Anonymous):
+            name, window = _table_window(sql, table)
+            alias = table.alias or name.name
+            window.expressions[0].set("table", exp.to_identifier(alias))
+            windows[alias.lower()] = window
+            table.set("this", name)
+    if not windows:
+        return
+    first = next(iter(windows.values()))
+
+    def bound(column: exp.Expr) -> exp.Expr | None:
+        """The window whose bound a column is."""
+        if not isinstance(column, exp.Column) or column.name.lower() not in BOUNDS:
+            return None
+        return windows.get(column.table.lower()) if column.table else first
+
+    for join in select.args.get("joins") or ():
+        for equal in list(join.find_all(exp.EQ)):
+            sides = bound(equal.this), bound(equal.expression)
+            if sides[0] is not None and sides[1] is not None:
+                equal.set("this", sides[0].copy())
+                equal.set("expression", sides[1].copy())
+    group = select.args.get("group")
+    if group is not None:
+        kept = [part for part in group.expressions if bound(part) is None]
+        of = next((found for part in group.expressions if (found := bound(part)) is not None), None)
+        if of is not None:
+            group.set("expressions", [of.copy(), *kept])
+    for column in list(select.find_all(exp.Column)):
+        if bound(column) is not None and column.table:
+            column.set("table", None)
+
+
+def _table_window(sql: str, table: exp.Table) -> tuple[exp.Identifier, exp.Expr]:
+    """The stream of a table function, and its window: TUMBLE(time, size) or HOP(time, slide, size)."""
+    usage = "TABLE(TUMBLE(TABLE x, DESCRIPTOR(time), INTERVAL '10' SECOND)), or HOP with slide, then size, expected"
+    inside = table.this.expressions[0] if str(table.this.this).upper() == "TABLE" and table.this.expressions else None
+    if not isinstance(inside, exp.Anonymous) or str(inside.this).upper() not in ("TUMBLE", "HOP"):
+        raise fault(sql, table.this, usage)
+    stream, time, *lengths = [*inside.expressions, None, None][: max(len(inside.expressions), 2)]
+    if not isinstance(stream, exp.Column) or stream.table or not isinstance(time, exp.Anonymous) or not lengths:
+        raise fault(sql, table.this, usage)
+    if str(time.this).upper() != "DESCRIPTOR" or len(time.expressions) != 1:
+        raise fault(sql, time, usage)
+    window = inside.copy()
+    window.set("expressions", [time.expressions[0].copy(), *(one.copy() for one in lengths if one is not None)])
+    return stream.this.copy(), window
+
+
+def _distinct_groups(sql: str, select: exp.Select) -> None:
+    """SELECT DISTINCT as GROUP BY all that is selected."""
+    distinct = select.args.get("distinct")
+    if distinct is None or distinct.args.get("on") is not None or select.args.get("group") is not None:
+        return
+    parts = [item.this if isinstance(item, exp.Alias) else item for item in select.expressions]
+    if not any(isinstance(part, exp.Column) and part.name.lower() in BOUNDS for part in parts):
+        message = "DISTINCT needs window_start or window_end among its columns: the rows of a stream never end"
+        raise fault(sql, distinct, message, "DISTINCT")
+    select.set("distinct", None)
+    select.set("group", exp.Group(expressions=[part.copy() for part in parts]))
