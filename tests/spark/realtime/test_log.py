@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from nova.model.errors import InvalidInput
 from nova.spark.realtime import log as log_module
 from nova.spark.realtime.log import Log
 
@@ -30,6 +31,45 @@ def test_a_log_goes_on_where_a_killed_writer_stopped(tmp_path: Path) -> None:
     again.append(tuples(8))
     assert held(again) == [5, 9, 7, 8]
     assert [frame.first for frame in again.frames()] == [0, 2, 3]
+
+
+def test_a_log_cut_at_any_byte_loses_its_tail_only(tmp_path: Path) -> None:
+    log = Log(tmp_path / "whole", "lld")
+    ends = [0]
+    for number in range(4):
+        log.append(tuples(*range(number + 1)))
+        ends.append(log.end)
+    log.close()
+    data = log.segments()[0].read_bytes()
+    for size in range(len(data) + 1):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        (folder / log.segments()[0].name).write_bytes(data[:size])
+        cut = Log(folder, "lld")
+        assert cut.end == max(end for end in ends if end <= size)
+        cut.close()
+
+
+@pytest.mark.parametrize("at", [0, 4, 8], ids=["length", "rows", "number"])
+@pytest.mark.parametrize("value", [0, 1, 21, 40, 77, 1000, 2**31 - 1, 2**31, 2**32 - 1])
+def test_a_damaged_frame_in_the_middle_is_told_and_nothing_is_cut(tmp_path: Path, at: int, value: int) -> None:
+    log = Log(tmp_path, "lld")
+    ends = [0]
+    for number in range(4):
+        log.append(tuples(*range(10 * number, 10 * number + 5)))
+        ends.append(log.end)
+    log.close()
+    (segment,) = log.segments()
+    good = segment.read_bytes()
+    for frame in range(3):  # the last one's damage may be what a killed writer left
+        place = ends[frame] + at
+        damaged = good[:place] + value.to_bytes(4, "little") + good[place + 4 :]
+        if damaged == good:
+            continue
+        segment.write_bytes(damaged)
+        with pytest.raises(InvalidInput, match=rf"{segment.name}: not what a run wrote: "):
+            Log(tmp_path, "lld")
+        assert segment.read_bytes() == damaged
 
 
 def test_segments_that_all_readers_have_passed_are_deleted(tmp_path: Path) -> None:

@@ -216,6 +216,41 @@ def whole(data: bytes) -> int:
     return at
 
 
+def numbered(data: bytes, first: int) -> int:
+    """Bytes of the whole frames at the beginning of some bytes, whose rows are numbered from `first` on. Half a frame
+    may follow them; a frame with another number, or good frames behind what is none, are damage: a ValueError."""
+    at, wanted = 0, first
+    end = whole(data)
+    while at < end:
+        length, rows, found, _ = HEAD.unpack_from(data, at)
+        if found != wanted or rows <= 0:
+            raise ValueError(f"damaged at byte {at}: tuple {wanted} expected, not {found}")
+        at, wanted = at + 4 + length, wanted + rows
+    behind = _frame_in(memoryview(data)[end:], wanted)
+    if behind is not None:
+        raise ValueError(f"damaged at byte {end}: tuple {wanted} expected, and good ones follow at byte {end + behind}")
+    return end
+
+
+def _frame_in(data: memoryview, wanted: int) -> int | None:
+    """Where a whole frame of row `wanted` or later ones lies that ends with the data, or with another frame's head."""
+    places = len(data) - HEAD.size
+    if places <= 0:
+        return None
+    # each field of a head as it would be at every single byte
+    lengths, rows, firsts = (
+        np.ndarray((places,), kind, data, offset, (1,)).astype(np.int64)
+        for kind, offset in (("<i4", 0), ("<i4", 4), ("<i8", 8))
+    )
+    ends = np.arange(places) + 4 + lengths
+    fits = (lengths >= HEAD.size - 4) & (ends <= len(data)) & (rows > 0) & (firsts >= wanted)
+    for at in np.flatnonzero(fits & (firsts - wanted <= len(data))).tolist():
+        end = int(ends[at])
+        if end == len(data) or (end < places and firsts[end] == firsts[at] + rows[at]):
+            return int(at)
+    return None
+
+
 def restored(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     """A column that travelled, in its own type again."""
     if pa.types.is_date32(wanted):

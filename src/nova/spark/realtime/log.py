@@ -2,8 +2,8 @@
 
 A folder of segments, named by the byte that they begin with; each is frames of tuples (`frames.py`), in which every
 tuple has a number. A write is one frame, so a reader sees whole frames only, and what a killed writer left half written
-is cut off when the log is opened again. Readers note in `readers/` how far they will never go back; segments that all
-have passed are deleted, but for the last two.
+is cut off when the log is opened again; damage anywhere else is told. Readers note in `readers/` how far they will
+never go back; segments that all have passed are deleted, but for the last two.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 
 from nova.files import write_safely
 from nova.model.errors import Fault, InvalidInput
-from nova.model.reading import read_text, recall, short
-from nova.spark.realtime.frames import Frame, Rows, decode, whole
+from nova.model.reading import ordinary, read_text, recall, short
+from nova.spark.realtime.frames import Frame, Rows, decode, numbered
 
 SEGMENT = 64 * 2**20
 """Bytes after which a new segment is begun."""
@@ -60,16 +60,19 @@ class Log:
         if not self.segments():
             return
         last = self.segments()[-1]
-        data = last.read_bytes()
-        size = whole(data)
-        if size < len(data):
-            os.truncate(last, size)
+        data = ordinary(last).read_bytes()
         self._base = int(last.stem)
         if self._note(self._base).exists():
             self.rows, self.latest_us = recall(self._note(self._base), tuple[int, int | None])
+        try:
+            size = numbered(data, self.rows)
+        except ValueError as error:
+            raise InvalidInput([Fault(str(last), f"not what a run wrote: {error}")]) from None
         self.end = self._base + size
         for frame in self._frames(last, data[:size], self.kinds):
             self._count(len(frame.columns[0]), pc.max(frame.columns[1]).as_py())
+        if size < len(data):
+            os.truncate(last, size)
 
     def _count(self, rows: int, latest_us: int | None) -> None:
         self.rows += rows
@@ -79,7 +82,7 @@ class Log:
     def frames(self, beside: str = "") -> Iterator[Frame]:
         """All frames that are still there; `beside`: kinds of columns that were appended behind the others."""
         for segment in self.segments():
-            yield from self._frames(segment, segment.read_bytes(), self.kinds + beside)
+            yield from self._frames(segment, ordinary(segment).read_bytes(), self.kinds + beside)
 
     @staticmethod
     def _frames(file: Path, data: bytes, kinds: str) -> Iterator[Frame]:
