@@ -79,6 +79,23 @@ def test_silence_is_counted_from_the_last_new_claim(tmp_path: Path, monkeypatch:
     assert hq.silence_s("fog") == 0
 
 
+def test_whoever_is_busy_is_heard_of_and_told_when_another_took_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "BEAT_S", 0.05)
+    board = presence.FolderBoard(tmp_path / "board")
+    fog, hq = (Presence(board, name, tmp_path / name) for name in ("fog", "hq"))
+    fog.start()
+    fog.keep_up()
+    claims: set[str | None] = set()
+    wait_until(lambda: claims.add(board.read("claim/fog")) or len(claims) > 3, 20)  # nobody calls beat
+    fog.check()
+    hq.give_up("fog")
+    with pytest.raises(NovaError, match="given up by 'hq'"):
+        wait_until(lambda: fog.check() is not None, 20)
+    fog.end()
+
+
 def test_a_folder_has_one_run(tmp_path: Path) -> None:
     first, second = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run")
     first.lock()

@@ -82,7 +82,7 @@ def test_a_site_that_is_gone_is_told_of_and_given_up(tmp_path: Path) -> None:
         sites = deployed(tmp_path, str(tmp_path / "exchange"), 2)
         running = {
             name: Process(
-                *(folder / "run.sh", "--until-end", "--give-up-after", "20s", "--json"),
+                *(folder / "run.sh", "--until-end", "--give-up-after", "60s", "--json"),
                 *("--metrics", tmp_path / f"{name}.prom"),
                 log=tmp_path / f"{name}.log",
             )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
 import uuid
 from dataclasses import asdict, dataclass, field
@@ -99,6 +100,8 @@ class Presence:
     _gave_up: dict[str, str] = field(default_factory=dict)
     _heard: dict[str, tuple[str | None, float]] = field(default_factory=dict)
     """The latest claim of each other site, and when it was new."""
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _failure: BaseException | None = None
 
     @property
     def owner(self) -> str:
@@ -136,6 +139,28 @@ class Presence:
         self.board.post(f"claim/{name_of(self.site)}", json.dumps(asdict(told)))
         self._beats += 1
         self._due = time.monotonic() + BEAT_S
+
+    def keep_up(self) -> None:
+        """Renew the claim in the background until `end`: whoever is slow, as at the start of Spark, is not gone."""
+
+        def beat() -> None:
+            while not self._ended.wait(BEAT_S / 5):
+                try:
+                    self.beat()
+                except BaseException as error:  # told where somebody listens
+                    self._failure = error
+                    return
+
+        threading.Thread(target=beat, daemon=True).start()
+
+    def check(self) -> None:
+        """Raise what went wrong in the background."""
+        if self._failure is not None:
+            raise self._failure
+
+    def end(self) -> None:
+        """Renew the claim no more."""
+        self._ended.set()
 
     def silence_s(self, site: str) -> float:
         """How long another site has not been heard of (s)."""

@@ -140,6 +140,7 @@ class Site:
         self.folder.adopt(self.share.digest)
         self.presence = Presence(self.exchange.board(), self.share.site, self.folder.path)
         self.presence.start()
+        self.presence.keep_up()
         inputs = open_inputs(self.spark, self.share.feeds(), self.folder, self.settings.speed)
         for query in self.share.queries:
             self._prepare(query, inputs)
@@ -304,7 +305,7 @@ class Site:
         try:
             while not self.stopped.wait(POLL_S) and (end is None or time.time() < end):
                 self._failures()
-                self.presence.beat()
+                self.presence.check()
                 self._without_the_lost()
                 if observe is not None:
                     observe(self)
@@ -313,6 +314,7 @@ class Site:
         finally:
             for stage in self.stages:
                 stage.stop()
+            self.presence.end()
             self.exchange.close()
             self.folder.unlock()
             self.spark.streams.removeListener(self._listener)
