@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numba
+from numba.core import event
 from numba.extending import register_jitable
 
 Kernel: TypeAlias = Callable[..., Any]
@@ -59,6 +61,25 @@ def _cache_folder(path: Path) -> str:
         for old in sorted(folder.parent.iterdir(), key=lambda p: p.stat().st_mtime)[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
     return str(folder)
+
+
+class Notice(event.Listener):
+    """Says when the first kernel of a process is compiled, which takes long enough to wonder; not where all of them
+    come from the disk."""
+
+    told = False
+
+    def on_start(self, _: event.Event) -> None:
+        if not self.told:
+            self.told = True
+            logging.getLogger("nova").warning("compiling kernels for this machine: once, up to a minute")
+
+    def on_end(self, _: event.Event) -> None:
+        """Nothing to say: the next stage speaks for itself."""
+
+
+NOTICE = Notice()
+event.register("numba:compile", NOTICE)  # type: ignore[no-untyped-call]
 
 
 def _compile(function: Kernel, **how: Any) -> Kernel:
