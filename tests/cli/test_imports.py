@@ -1,8 +1,5 @@
-"""Roads in: samples in the form that the tools write, and the tables that come of them.
-
-Recorded from the tools themselves: `ansible-*.json` (ansible-inventory, core 2.19, of `inventory.yaml` and `hosts`) and
-`prometheus-blackbox.json` (Prometheus 2.42 and blackbox_exporter 0.23 on one machine, one target out of reach). The
-others follow the tools' documentation.
+"""Roads in: samples in the form that the tools write, and the tables that come of them. `samples/README.md` says which
+were recorded, and how.
 """
 
 from __future__ import annotations
@@ -222,23 +219,37 @@ def test_groups_that_would_never_end_are_told(tmp_path: Path) -> None:
 
 def test_offsets_from_consumer_groups(tmp_path: Path) -> None:
     before, after = (SAMPLES / f"consumer-groups-{when}.txt" for when in ("before", "after"))
-    told = invoke("import", "kafka", before, after, "--seconds", 60, "--node", "broker", "-o", tmp_path)
+    told = invoke("import", "kafka", before, after, "--seconds", 30, "--node", "broker", "-o", tmp_path)
     assert told.exit_code == 0, told.output
-    assert [row["rate"] for row in rows(tmp_path / "orders.csv")] == ["10.0", "0.0"]
-    assert rows(tmp_path / "payments.csv") == [{"id": "payments-0", "node": "broker", "rate": "50.0"}]
+    assert [row["rate"] for row in rows(tmp_path / "orders.csv")] == ["30.0", "0.0", "0.0"]
+    assert rows(tmp_path / "payments.eu.csv") == [{"id": "payments.eu-0", "node": "broker", "rate": "2.0"}]
+
+
+def test_members_of_a_consumer_group_that_read_nothing(tmp_path: Path) -> None:
+    header = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID"
+    for name, end in (("before", 50), ("after", 110)):
+        lines = [header, f"g t 0 - {end} - c-1 /10.0.0.5 c", "g - - - - - c-2 /10.0.0.6 c"]
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines))
+    files = (tmp_path / "before.txt", tmp_path / "after.txt")
+    assert invoke("import", "kafka", *files, "--seconds", 60, "--node", "n", "-o", tmp_path).exit_code == 0
+    assert rows(tmp_path / "t.csv") == [{"id": "t-0", "node": "n", "rate": "1.0"}]
 
 
 def test_kafka_rates(tmp_path: Path) -> None:
-    before, after, described = (
-        SAMPLES / f"{name}.txt" for name in ("offsets-before", "offsets-after", "topics-described")
+    before, after, described, lost = (
+        SAMPLES / f"{name}.txt"
+        for name in ("offsets-before", "offsets-after", "topics-described", "topics-described-broker-lost")
     )
-    told = invoke_json("import", "kafka", before, after, "--seconds", 60, "--describe", described, "-o", tmp_path)
+    told = invoke_json("import", "kafka", before, after, "--seconds", 30, "--describe", described, "-o", tmp_path)
     assert rows(tmp_path / "orders.csv") == [
-        {"id": "orders-0", "node": "broker-1", "rate": "10.0"},
+        {"id": "orders-0", "node": "broker-1", "rate": "30.0"},
         {"id": "orders-1", "node": "broker-2", "rate": "0.0"},
+        {"id": "orders-2", "node": "broker-1", "rate": "0.0"},
     ]
-    assert rows(tmp_path / "payments.csv")[0]["rate"] == "50.0"
-    assert "payments-1" in told["warnings"][0]
+    assert rows(tmp_path / "payments.eu.csv") == [{"id": "payments.eu-0", "node": "broker-2", "rate": "2.0"}]
+    assert "late-0" in told["warnings"][0]
+    invoke("import", "kafka", before, after, "--seconds", 30, "--describe", lost, "-o", tmp_path)
+    assert {row["node"] for row in rows(tmp_path / "orders.csv")} == {"broker-1"}
     swapped = invoke("import", "kafka", after, before, "--seconds", 60, "--node", "x", "-o", tmp_path)
     assert swapped.exit_code == 2
     assert "the offset went back" in swapped.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,7 +89,7 @@ def write_tables(found: Imported, folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for name, rows in found.tables.items():
             columns = list(dict.fromkeys(key for row in rows for key in row))
-            target = folder / f"{name_of(name)}.csv"
+            target = folder / f"{re.sub('(?!^)%2E', '.', name_of(name))}.csv"  # Kafka's topics have inner dots
             with appearing(target) as draft, draft.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.DictWriter(file, columns, restval="")
                 writer.writeheader()
