@@ -6,6 +6,7 @@ import copy
 import gzip
 import io
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ TOKENS = (
     b"#", b"&a ", b"*a", b"<<: ", b"!!int ", b"!!binary ", b"\t", b"nan", b"NaN", b"inf", b"-inf", b"-1", b"1e999",
     b"1e-320", b"1e308", b"null", b"~", b"true", b"9" * 5000, b"[" * 3000, b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"0x10",
     b"1,5", b"1s", b"id", b"x", b"rtt_ms", b"edge1", b"hq", b"p1", b"..", b"\\", b"\x1b[2J", b"\xf0\x9f\xa6\x8a",
-    b" " * 20,
+    b" " * 20, b"[" * 100_000, b"{a: " * 50_000, b"- " * 50_000, b"1" * 400 + b".5", b"\x1f\x8b\x08\x00", b"PK\x03\x04",
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2**31, 2**63, 10**400, 0.5, -0.0, 1e-320, 1e308, float("nan"), float("inf"), "", " ",
@@ -63,7 +64,14 @@ def damaged_json(content: bytes, dice: random.Random) -> bytes:
         if not isinstance(spot[key], dict | list) or not spot[key] or dice.random() < 0.25:
             break
         spot = spot[key]
-    kind = dice.randrange(5)
+    kind = dice.randrange(7)
+    if kind == 5 and isinstance(spot, dict):  # the same name twice
+        spot[MARK] = spot[key]
+        return _written(documents, lines).replace(json.dumps(MARK), json.dumps(key)).encode()
+    if kind == 6:
+        spot[key] = MARK
+        deep = dice.choice(('{"a":' * 100_000, "[" * 100_000 + "]" * 100_000, "[" * 300 + "]" * 300, "1" * 5000))
+        return _written(documents, lines).replace(json.dumps(MARK), deep).encode()
     if kind == 0 and spot is not documents:
         del spot[key]
     elif kind == 1 and isinstance(spot, dict):
@@ -72,8 +80,14 @@ def damaged_json(content: bytes, dice: random.Random) -> bytes:
         spot.append(copy.deepcopy(spot[key]))
     else:
         spot[key] = dice.choice(VALUES)
-    text = "\n".join(json.dumps(one) for one in documents) if lines else json.dumps(documents[0])
-    return text.encode()
+    return _written(documents, lines).encode()
+
+
+MARK = "where something else will stand"
+
+
+def _written(documents: list[Any], lines: list[str]) -> str:
+    return "\n".join(json.dumps(one) for one in documents) if lines else json.dumps(documents[0])
 
 
 COLUMNS: tuple[Any, ...] = (
@@ -147,14 +161,23 @@ def another_encoding(content: bytes, dice: random.Random) -> bytes:
 
 
 def damage(path: Path, dice: random.Random) -> None:
-    """Damage a file, or put something else in its place: a folder, a link to itself, nothing at all."""
+    """Damage a file, or put something else in its place: a folder, a link that leads nowhere, a pipe that nobody writes
+    to, a device, nothing at all."""
     kind = dice.random()
-    if kind < 0.03:
+    if kind < 0.05:
         path.unlink()
-        dice.choice((lambda: path.mkdir(), lambda: path.symlink_to(path.name), lambda: path.symlink_to("/dev/null")))()
-    elif kind < 0.05:
+        dice.choice(
+            (
+                lambda: path.mkdir(),
+                lambda: path.symlink_to(path.name),
+                lambda: (path.symlink_to("round"), path.with_name("round").symlink_to(path.name)),
+                lambda: path.symlink_to("/dev/null"),
+                lambda: os.mkfifo(path),
+            )
+        )()
+    elif kind < 0.07:
         path.write_bytes(b"")
-    elif kind < 0.1:
+    elif kind < 0.12:
         path.write_bytes(another_encoding(path.read_bytes(), dice))
     else:
         path.write_bytes(damaged(path.name, path.read_bytes(), dice))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from nova.model.errors import InvalidInput
-from nova.model.reading import noted, read_bytes, read_json, recall
+from nova.model.reading import noted, parse_json, read_bytes, read_json, read_parquet, recall
 
 
 def test_json_that_would_not_fit_is_refused_before_it_is_parsed(
@@ -19,8 +21,6 @@ def test_json_that_would_not_fit_is_refused_before_it_is_parsed(
     (tmp_path / "plan.json").write_text('{"a": "' + "x" * 200_000 + '"}')
     with pytest.raises(InvalidInput, match=r"plan\.json: a plan of so many bytes would take 2 MB, and 1 MB of memory"):
         read_json(tmp_path / "plan.json", "a plan")
-    with pytest.raises(InvalidInput, match="memory are free"):
-        read_bytes(Path("/dev/zero"), "a plan")
     (tmp_path / "plan.json").write_text('{"a": 1}')
     assert read_json(tmp_path / "plan.json", "a plan") == {"a": 1}
 
@@ -50,3 +50,26 @@ def test_notes_of_programs_have_their_types_checked(tmp_path: Path) -> None:
 def test_notes_that_are_damaged_are_told(text: str | bytes) -> None:
     with pytest.raises(InvalidInput, match=r"^1 problem in the input:\nthere"):
         noted(text, Step, "there")
+
+
+@pytest.mark.parametrize("read", [read_bytes, read_json, read_parquet])
+def test_a_named_pipe_and_a_device_are_told(tmp_path: Path, read: Callable[[Path, str], object]) -> None:
+    os.mkfifo(tmp_path / "plan")
+    with pytest.raises(InvalidInput, match="plan: this is a pipe, not a file"):
+        read(tmp_path / "plan", "a plan")
+    with pytest.raises(InvalidInput, match="/dev/zero: this is a device, not a file"):
+        read(Path("/dev/zero"), "a plan")
+
+
+def test_a_pipe_of_the_shell_is_read() -> None:
+    ours, theirs = os.pipe()
+    os.write(theirs, b'{"a": 1}')
+    os.close(theirs)
+    assert read_json(Path(f"/dev/fd/{ours}"), "a plan") == {"a": 1}
+    os.close(ours)
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, "a": 1}', '[{"b": {"c": 2, "\\u0061": 1, "d": 2, "a": 3}}]'])
+def test_a_name_that_stands_twice_is_told(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"plan\.json, field a: not JSON: 'a' stands twice in one object"):
+        parse_json(text, "plan.json")

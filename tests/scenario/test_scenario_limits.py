@@ -80,6 +80,13 @@ def test_a_billion_laughs(tmp_path: Path) -> None:
         load(path)
 
 
+@pytest.mark.parametrize("piece", ["[", "{a: ", "- ", "? ", "[{a: "])
+def test_a_document_of_levels_without_end(tmp_path: Path, piece: str) -> None:
+    (tmp_path / "scenario.yaml").write_text("nova: 1\nnodes:\n  " + piece * 100_000)
+    with pytest.raises(InvalidInput, match="row 3: not YAML: more than 200 levels"):
+        load(tmp_path / "scenario.yaml")
+
+
 def test_a_document_that_contains_itself(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text("nova: 1\nnodes: &a [*a]\n")

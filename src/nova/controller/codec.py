@@ -24,6 +24,7 @@ from nova.controller import changes as c
 from nova.controller import events as e
 from nova.controller.events.event import LATENCIES, RATES
 from nova.model.errors import Fault, InvalidInput
+from nova.model.reading import each_once, ordinary
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -362,7 +363,7 @@ _OPTIONAL: dict[str, Any] = {"from_window": None, "from_ms": None, "reason": ""}
 def lines_of(path: Path) -> Iterator[str]:
     """The lines of a file of UTF-8 text."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with ordinary(path).open(encoding="utf-8") as file:
             yield from file
     except OSError as error:
         raise InvalidInput([Fault(str(path), f"cannot be read: {error.strerror}")]) from None
@@ -372,11 +373,11 @@ def lines_of(path: Path) -> Iterator[str]:
 
 def _json(text: str | bytes, name: str, line: int) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=each_once)
     except json.JSONDecodeError as error:
         shown = text.decode(errors="replace") if isinstance(text, bytes) else text
         raise InvalidInput([Fault(name, f"not JSON: {error.msg}", line, None, _short_text(shown))]) from None
-    except (ValueError, RecursionError) as error:  # digits without end, brackets without end, bytes that are no text
+    except (ValueError, RecursionError) as error:  # a name twice, digits or brackets without end, no text
         raise InvalidInput([Fault(name, f"not JSON that can be read: {error}", line)]) from None
 
 

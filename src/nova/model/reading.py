@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import stat
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -32,10 +35,11 @@ Noted = TypeVar("Noted")
 
 
 def parse_json(text: str | bytes, file: str, what: str = "JSON") -> Any:
-    """The value that a JSON text holds; what is no JSON, or nested without end, is told with its line. So is half a
-    character (a lone surrogate), which JSON can write and nothing can print."""
+    """The value that a JSON text holds; what is no JSON, or nested without end, is told with its line. So is a name
+    that stands twice in one object, and half a character (a lone surrogate), which JSON can write and nothing can
+    print."""
     try:
-        content = json.loads(text)
+        content = json.loads(text, object_pairs_hook=each_once)
         if (b"\\u" if isinstance(text, bytes) else "\\u") in text:  # type: ignore[operator]
             json.dumps(content, ensure_ascii=False).encode()
         return content
@@ -49,8 +53,38 @@ def parse_json(text: str | bytes, file: str, what: str = "JSON") -> Any:
     except UnicodeEncodeError as error:
         value = error.object[error.start : error.end].encode("unicode_escape").decode()
         raise InvalidInput([Fault(file, f"not {what}: half a character", value=value)]) from None
+    except Twice as error:
+        raise InvalidInput([Fault(file, f"not {what}: {error}", field=error.name)]) from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of brackets
         raise InvalidInput([Fault(file, f"not {what}: {error}")]) from None
+
+
+class Twice(ValueError):
+    """A name that stands twice in one object."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name!r} stands twice in one object")
+        self.name = name
+
+
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `json.loads`: the pairs of an object, whose names must differ."""
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise Twice(printable(twice))
+    return mapping
+
+
+def ordinary(path: Path) -> Path:
+    """The same path, unless it is a device or a pipe that somebody made: reading it might never begin or never end. A
+    pipe that the shell made (`<(…)`, `/dev/stdin`) is fine."""
+    mode = path.stat().st_mode
+    named = os.path.lexists(os.path.realpath(path))
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or (stat.S_ISFIFO(mode) and named):
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a device"
+        raise InvalidInput([Fault(str(path), f"this is {kind}, not a file")])
+    return path
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
@@ -92,7 +126,7 @@ def read_bytes(path: Path, what: str) -> bytes:
     """A file's content; what cannot be read, or would not fit into memory as values, is told."""
     most = available_bytes() // IN_MEMORY
     try:
-        with path.open("rb") as file:  # a pipe or a device does not say how long it is
+        with ordinary(path).open("rb") as file:  # a pipe does not say how long it is
             content = file.read(most + 1)
         if len(content) > most:
             refuse_beyond(str(path), f"{what} of so many bytes", max(path.stat().st_size, most + 1) * IN_MEMORY)
@@ -118,7 +152,7 @@ def read_parquet(path: Path, what: str = "a table") -> pa.Table:
     """A Parquet file as it is, refused where it is damaged, holds text that is not UTF-8, or would not fit into
     memory."""
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(ordinary(path)) as file:
             about = file.metadata
             groups = sum(about.row_group(k).total_byte_size for k in range(about.num_row_groups))
             cells = about.num_rows * about.num_columns

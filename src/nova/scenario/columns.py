@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nova.model.reading import ordinary
 from nova.query.statement import Schema
 from nova.scenario.model import Stream, StreamInput
 from nova.scenario.queries import StreamSources
@@ -67,9 +68,9 @@ def _read(given: StreamInput, folder: Path) -> list[str] | None:
 
 def _columns(given: StreamInput, file: Path) -> list[str] | None:
     if given.format == "parquet":
-        return list(pq.read_schema(file).names)
+        return list(pq.read_schema(ordinary(file)).names)
     opener = gzip.open if file.suffix == ".gz" else open
-    with opener(file, "rt", encoding="utf-8-sig", newline="") as text:
+    with opener(ordinary(file), "rt", encoding="utf-8-sig", newline="") as text:
         if given.format == "csv":
             if str(given.options.get("header", "true")).lower() != "true":
                 return None

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nova.model.limits import available_bytes, refuse_beyond
+from nova.model.reading import ordinary
 
 HEAD = 1 << 16
 """Bytes of a file that its dialect is told by."""
@@ -55,7 +56,7 @@ def dialect_of(path: Path) -> Dialect:
 
 def opened(path: Path) -> Any:
     """The bytes of a file, unpacked where it is gzipped."""
-    return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb")
+    return gzip.open(ordinary(path), "rb") if path.name.lower().endswith(".gz") else ordinary(path).open("rb")
 
 
 def text_of(path: Path, dialect: Dialect) -> Any:
@@ -65,7 +66,7 @@ def text_of(path: Path, dialect: Dialect) -> Any:
 
 def refuse_large(path: Path) -> None:
     """Refuse a table that would not fit into memory, before it is unpacked there."""
-    size = path.stat().st_size
+    size = ordinary(path).stat().st_size
     if path.name.lower().endswith(".gz") and size * DEFLATE * IN_MEMORY > available_bytes():
         most, size = int(available_bytes() / IN_MEMORY), 0
         with gzip.open(path, "rb") as file:

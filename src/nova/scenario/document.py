@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +11,12 @@ import yaml
 
 from nova.model.errors import Fault, InvalidInput
 from nova.model.limits import refuse_beyond
+from nova.model.reading import ordinary, parse_json
 
 MOST_VALUES = 1_000_000
 """Values that a document may have through aliases; one that is written out may have more."""
+MOST_DEEP = 200
+"""Levels of a document. The parser of YAML goes down level by level and, some ten thousand down, takes Python along."""
 IN_MEMORY = 30.0
 """Bytes of memory that a byte of YAML or JSON takes at most."""
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -63,7 +65,7 @@ def read(path: Path) -> dict[str, Any]:
     file = str(path)
     try:
         refuse_beyond(file, "the document", path.stat().st_size * IN_MEMORY, fix="put the rows into a table of its own")
-        text = path.read_bytes().decode("utf-8-sig")
+        text = ordinary(path).read_bytes().decode("utf-8-sig")
     except IsADirectoryError:
         raise InvalidInput([Fault(file, "this is a folder: name the scenario file in it")]) from None
     except FileNotFoundError:
@@ -74,7 +76,7 @@ def read(path: Path) -> dict[str, Any]:
         row = error.object.count(b"\n", 0, error.start) + 1
         found = error.object[error.start : error.end]
         raise InvalidInput([Fault(file, "not UTF-8 text", row, value=found)]) from None
-    content = _json(text, file) if path.suffix.lower() == ".json" else parse_yaml(text, file)
+    content = parse_json(text, file) if path.suffix.lower() == ".json" else parse_yaml(text, file)
     if content is None:
         raise InvalidInput([Fault(file, "the scenario is empty: `nova init DIR` writes one to start from")])
     if not isinstance(content, dict):
@@ -85,8 +87,9 @@ def read(path: Path) -> dict[str, Any]:
 
 def parse_yaml(text: str, file: str) -> Any:
     """The value that a YAML text holds; what is no YAML is told with its line."""
-    loader = _Loader(text)
     try:
+        _refuse_depths(text, file)
+        loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
             return None
@@ -98,6 +101,16 @@ def parse_yaml(text: str, file: str) -> Any:
         raise InvalidInput([Fault(file, f"not YAML: {message}", mark.line + 1 if mark else None)]) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # also: thousands of digits or brackets, !!binary
         raise InvalidInput([Fault(file, f"not YAML: {error}")]) from None
+
+
+def _refuse_depths(text: str, file: str) -> None:
+    """Refuse a document of brackets within brackets without end, before the parser goes down there."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_DEEP:
+            message = f"not YAML: more than {MOST_DEEP} levels of lists and mappings within each other"
+            raise InvalidInput([Fault(file, message, event.start_mark.line + 1 if event.start_mark else None)])
 
 
 def _refuse_aliases(root: yaml.Node, file: str) -> None:
@@ -127,23 +140,6 @@ def _refuse_aliases(root: yaml.Node, file: str) -> None:
     if size > MOST_VALUES and size > 10 * len(sizes):
         message = f"aliases blow the document up to {size:,} values, more than {MOST_VALUES:,}: use a table"
         raise InvalidInput([Fault(file, message)])
-
-
-def _json(text: str, file: str) -> Any:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        mapping = dict(pairs)
-        if len(mapping) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise InvalidInput([Fault(file, f"{twice!r} stands twice in one object", field=twice)])
-        return mapping
-
-    try:
-        return json.loads(text, object_pairs_hook=once)
-    except json.JSONDecodeError as error:
-        raise InvalidInput([Fault(file, f"not JSON: {error.msg} at column {error.colno}", error.lineno)]) from None
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput([Fault(file, f"not JSON: {error}")]) from None
 
 
 def line_of(path: Path, location: Sequence[str | int]) -> int | None:

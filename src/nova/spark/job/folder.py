@@ -29,7 +29,7 @@ from nova.files import name_of, write_safely
 from nova.model.errors import Fault, InvalidInput
 from nova.model.plan import Plan
 from nova.model.problem import Problem
-from nova.model.reading import read_json, recall
+from nova.model.reading import read_json, read_text, recall
 from nova.routing.flow import Flow
 from nova.spark.dead_letters import LetterBox
 
@@ -106,7 +106,7 @@ class RunFolder:
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
             write_safely(file, tell())
-        return file.read_text()
+        return read_text(file, "a run")
 
     def beginning(self) -> str:
         """A new file for the moment at which the clock of this start of the run begins."""

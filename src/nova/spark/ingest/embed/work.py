@@ -25,7 +25,7 @@ import pyarrow as pa
 from nova.files import appearing
 from nova.model.errors import Fault, InvalidInput
 from nova.model.problem import Floats
-from nova.model.reading import noted, read_bytes, recall
+from nova.model.reading import noted, ordinary, read_bytes, recall
 
 IDS = "ids.arrow"
 KEPT = 2
@@ -104,7 +104,7 @@ class Work:
         """The newest state that can be read, and its epoch; None before the first."""
         for path in sorted(self.folder.glob("state-*.npy"), reverse=True):
             try:
-                state: Floats = np.load(path)
+                state: Floats = np.load(ordinary(path))
             except (ValueError, EOFError, OSError, SyntaxError, TokenError):  # of its head, which is Python's
                 continue  # damaged, say by a full disk: the one before it is as good, only older
             return int(path.stem.removeprefix("state-")), state
