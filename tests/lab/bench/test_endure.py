@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nova_lab.bench.endure import FAULTS, MODES, Endured, compare, endure
+from nova_lab.bench.endure import FAULTS, MODES, Endurance, Endured, compare, endure
 
 
 @pytest.mark.slow
@@ -32,6 +33,25 @@ def test_faults_are_told_and_nothing_is_lost(tmp_path: Path, mode: str) -> None:
     for fault in done.faults:
         assert "skipped" in fault or fault["told"].startswith(("goes on", "nova:")), fault
         assert fault.get("code") in (None, 1, 2, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_who_ends_it_early_gets_what_was_measured(tmp_path: Path) -> None:
+    killed: list[str] = []
+    done = endure("batch", tmp_path, kills=3, rate=50, tell=killed.append, enough=lambda: len(killed) == 1)
+    assert (done.kills, done.broke, done.equal) == (1, "", True)
+    assert done.results == done.wanted > 0
+
+
+def test_a_run_that_ends_by_itself_is_told_with_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Endurance, "commands", lambda _: {"run": [sys.executable, "-c", "print('no such plan')"]})
+    done = endure("batch", tmp_path, kills=3, rate=1)
+    assert (done.kills, done.equal) == (0, False)
+    assert "run ended with 0" in done.broke
+    assert "no such plan" in done.broke
 
 
 def test_what_is_lost_doubled_or_strange_is_counted(tmp_path: Path) -> None:

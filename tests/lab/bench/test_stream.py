@@ -63,6 +63,15 @@ def test_a_soak_tells_how_state_and_memory_go(spark: Any) -> None:
     assert figures["late_tuples"] == 0
 
 
+def test_a_soak_in_real_time_tells_how_latency_goes_too(spark: Any) -> None:
+    figures = invoke_json("bench", "stream", "--mode", "realtime", "--soak", 0.12, "--rate", 25)
+    assert len(figures["course"]) == 60
+    assert figures["results"] > 0
+    assert set(realtime.BOUNDED) <= set(figures)
+    assert figures["p99_ms"]["most"] >= figures["p50_ms"]["most"] > 0
+    assert figures["course"][-1]["disk_mb"] > 0
+
+
 def test_state_holds_what_the_watermark_has_not_passed(spark: Any, tmp_path: Path) -> None:
     """Twenty seconds of the streams, a second per batch: once the watermark moves, state does not grow."""
     work = Workload(rate=25)

@@ -47,13 +47,13 @@ WINDOW_US = 1_000_000
 DISORDER_MS = 200
 LIFE_S = 4.0
 """A life ends at most so long after it has begun to work."""
-PER_KILL_S, PER_FAULT_S = 10.0, 45.0
+PER_KILL_S, PER_FAULT_S = 20.0, 45.0
 """Seconds of the streams for each kill and each fault, so that there is work to the last, also where the machine is
 slow; what is left is worked off faster in the end."""
 LAST_SPEED = "10"
-PATIENCE_S = 300.0
+PATIENCE_S = 900.0
 """Longest wait for a process to begin to work, or to end."""
-REFUSED_S = 300.0
+REFUSED_S = 900.0
 """Time for a process to find out that it cannot start."""
 NO_DISK = "this machine lets nobody mount a small disk"
 FAULT_S = 8.0
@@ -240,11 +240,13 @@ class Endured:
     strange: int = 0
     """Results that the plain join does not have."""
     seconds: float = 0.0
+    broke: str = ""
+    """Why nothing more could be done or compared; empty where all went to its end."""
 
     @property
     def equal(self) -> bool:
         """Whether the results are those of the plain join."""
-        return not (self.doubled or self.lost or self.strange)
+        return not (self.broke or self.doubled or self.lost or self.strange)
 
     def as_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -329,7 +331,7 @@ class Endurance:
                     raise life.ended_badly()
             if time.monotonic() > end:
                 raise NovaError(f"{else_}:\n{next(iter(self.lives.values())).said[-3000:]}")
-            time.sleep(0.02)
+            time.sleep(0.1)
 
     def kill(self, switches: int) -> None:
         """One life, or one of a site, with so many new plans within it; one that dies while it starts leaves them to
@@ -563,14 +565,20 @@ def endure(
     rate: float = 200.0,
     seed: int = 0,
     tell: Callable[[str], None] = lambda _: None,
+    enough: Callable[[], bool] = lambda: False,
 ) -> Endured:
-    """Kill so often, hand in so many plans (not to sites) and let so many faults happen, evenly over the kills."""
+    """Kill so often, hand in so many plans (not to sites) and let so many faults happen, evenly over the kills.
+
+    Once it is `enough`, nothing more befalls the run: it works to its end, and what it has been through is compared.
+    """
     began = time.monotonic()
     one = Endurance(mode, folder, 20 + PER_KILL_S * kills + PER_FAULT_S * faults, rate, seed)
     with small_disk(one.disk):
         try:
             one.start()
             for number in range(kills):
+                if enough():
+                    break
                 due = [switches * n // kills for n in (number, number + 1)]
                 one.kill(due[1] - due[0] if mode != "sites" else 0)
                 for n in range(faults * number // kills, faults * (number + 1) // kills):
@@ -578,6 +586,8 @@ def endure(
                     tell(f"{one.told.faults[-1]}")
                 tell(f"{mode}: {number + 1} of {kills} kills, {time.monotonic() - began:.0f} s")
             one.finish()
+        except NovaError as why:
+            one.told.broke = str(why)
         finally:
             for life in one.lives.values():
                 life.kill()

@@ -162,7 +162,7 @@ def soak(
         for point in range(1, points + 1):
             while time.time() < began + seconds * point / points and query.isActive:
                 time.sleep(min(1.0, seconds / points / 4))
-                _take_away(results)
+                take_away(results)
             now, so_far = time.time(), sum(meter.tuples.values())
             recent, meter.batch_ms = meter.batch_ms, []
             behind = now - (meter.last_time or 0) / 1e6
@@ -208,7 +208,8 @@ def trend(values: list[float | None]) -> dict[str, float] | None:
     return {"early": float(np.median(early)), "late": float(np.median(late)), "most": float(max(known))}
 
 
-def _take_away(results: Path) -> None:
+def take_away(results: Path) -> None:
+    """Delete results that somebody would have read by now."""
     for file in results.glob("*.parquet"):
         if file.stat().st_mtime < time.time() - KEPT_S:
             file.unlink()

@@ -4,13 +4,14 @@ plain Spark join run in the same session."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ from nova.spark.sources import generator
 from nova.spark.sources.clock import Clock
 from nova.spark.sources.kafka import Layout
 from nova_lab.bench.kafka import Listener, broker, create_topics, lacking, sensors
-from nova_lab.bench.live import live
+from nova_lab.bench.live import live, resident_mb, take_away, trend
 from nova_lab.bench.stream import KEYS, LATENESS_MS, Workload, prepare, throughput
 
 if TYPE_CHECKING:
@@ -121,6 +122,16 @@ def at_rate(
     spark: SparkSession, work: Workload, plan: Plan, span: Span, scratch: Path, every_ms: int = EVERY_MS
 ) -> dict[str, Any]:
     """Latency from event to sink of live streams, from the embedded source to files."""
+    with embedded(spark, work, plan, scratch, every_ms) as (gauge, _):
+        gauge.count(span.warm_s)
+        return gauge.count(span.live_s)
+
+
+@contextmanager
+def embedded(
+    spark: SparkSession, work: Workload, plan: Plan, scratch: Path, every_ms: int = EVERY_MS
+) -> Iterator[tuple[Gauge, Path]]:
+    """The query at work on live streams, from the embedded source to files in a folder."""
     with started(spark, work, plan, scratch, every_ms=every_ms) as (job, publisher, out):
         start_ms = int(time.time() * 1000)
         feeds = []
@@ -128,7 +139,8 @@ def at_rate(
             sources = [generator.Source(f"{'ph'[side]}{i}", work.rate) for i in range(work.regions)]
             blocks = Generated(sources, generator.Pattern(seed=side, keys=KEYS), out / f"feed-{side}", start_ms)
             feeds.append(Paced(blocks, [Tap(log, CARRIED, known_of(work, side))], Clock()))
-        return _measured(job, publisher, feeds, work, span)
+        with fed(job, publisher, feeds, work) as gauge:
+            yield gauge, out
 
 
 def through_kafka(spark: SparkSession, work: Workload, plan: Plan, span: Span, scratch: Path) -> dict[str, Any]:
@@ -150,46 +162,67 @@ def through_kafka(spark: SparkSession, work: Workload, plan: Plan, span: Span, s
             feeds.append(Records(layout, topic, taps, reader, letters, topic, note))
             ids = [f"{'ph'[side]}{i}" for i in range(work.regions)]
             stack.enter_context(sensors(server, topic, ids, work.rate, KEYS, side))
-        return _measured(job, publisher, feeds, work, span, listener)
+        gauge = stack.enter_context(fed(job, publisher, feeds, work, listener))
+        gauge.count(span.warm_s)
+        return gauge.count(span.live_s)
 
 
-def _measured(
+@contextmanager
+def fed(
     job: RealtimeJob,
     publisher: Publisher,
     feeds: Sequence[Feed],
     work: Workload,
-    span: Span,
     listener: Listener | None = None,
-) -> dict[str, Any]:
-    """Let feeds run, and count after the warm-up."""
+) -> Iterator[Gauge]:
+    """Feeds at work, and what reads off how the query does."""
     job.clock(0.0, 0.0, 1.0)
-    began = time.time()
+    gauge = Gauge(job, publisher, feeds, work, listener)
     for feed in feeds:
         feed.start()
+    try:
+        yield gauge
+    finally:
+        for feed in feeds:
+            feed.stop()
 
-    def counted(seconds: float) -> dict[str, Any]:
+
+@dataclass
+class Gauge:
+    """Reads off how a query does, one span of time after the other."""
+
+    job: RealtimeJob
+    publisher: Publisher
+    feeds: Sequence[Feed]
+    work: Workload
+    listener: Listener | None
+    began: float = field(default_factory=time.time)
+
+    def count(self, seconds: float) -> dict[str, Any]:
+        """Tuples, results and latencies of the next so many seconds."""
         since = time.time()
         took: dict[str, Counter[float]] = {name: Counter() for name in ("total", *STAGES)}
         tuples = results = state = 0
         while time.time() < since + seconds:
-            time.sleep(0.5)
-            failures = [job.started and job.started.exception(), publisher.failure, *(feed.failure for feed in feeds)]
+            time.sleep(min(0.5, seconds / 4))
+            query = self.job.started
+            failures = [query and query.exception(), self.publisher.failure, *(feed.failure for feed in self.feeds)]
             if any(failures):
                 raise NovaError(str(next(filter(None, failures))))
-            reading = job.reading()
-            for name, counts in (reading.took_us | publisher.took_us()).items():
+            reading = self.job.reading()
+            for name, counts in (reading.took_us | self.publisher.took_us()).items():
                 took[name].update({us / 1000: n for us, n in counts.items()})
             tuples += reading.tally.tuples.total()
             results += reading.tally.results.total()
             state = max(state, reading.state_tuples)
-        if listener is not None:
-            took["total"] = listener.taken().counts
+        if self.listener is not None:
+            took["total"] = self.listener.taken().counts
         told = {name: Latencies(counts).percentiles() for name, counts in took.items()}
         lasted = time.time() - since
         return {
-            "rate": work.per_second,
+            "rate": self.work.per_second,
             "seconds": lasted,
-            "warm_up_s": since - began,
+            "warm_up_s": since - self.began,
             "tuples_per_s": tuples / lasted,
             "results_per_s": results / lasted,
             "latency_ms": told.pop("total"),
@@ -197,12 +230,63 @@ def _measured(
             "state_tuples": state,
         }
 
-    try:
-        counted(span.warm_s)
-        return counted(span.live_s)
-    finally:
-        for feed in feeds:
-            feed.stop()
+
+BOUNDED = ("p50_ms", "p99_ms", "state_tuples", "memory_mb", "disk_mb")
+"""What must not grow with the length of a soak."""
+
+
+def soak(
+    spark: SparkSession,
+    work: Workload,
+    plan: Plan,
+    *,
+    seconds: float,
+    scratch: Path,
+    points: int = 60,
+    tell: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> dict[str, Any]:
+    """The query at full rate for a long time: latency, state, memory and disk at so many points in time."""
+    course: list[dict[str, Any]] = []
+    with embedded(spark, work, plan, scratch) as (gauge, out):
+        for _ in range(points):
+            one = gauge.count(seconds / points)
+            take_away(out)
+            latency = one["latency_ms"] or {}
+            course.append(
+                {
+                    "seconds": one["warm_up_s"] + one["seconds"],
+                    "tuples_per_s": one["tuples_per_s"],
+                    "results_per_s": one["results_per_s"],
+                    "p50_ms": latency.get("p50"),
+                    "p99_ms": latency.get("p99"),
+                    "state_tuples": one["state_tuples"],
+                    "memory_mb": resident_mb(os.getpid()),
+                    "disk_mb": disk_mb(out),
+                }
+            )
+            tell(course[-1])
+    lasted = course[-1]["seconds"]
+    each = lasted / points
+    return {
+        "mode": "realtime",
+        "minutes": lasted / 60,
+        "tuples_per_s": float(np.mean([point["tuples_per_s"] for point in course])),
+        "results": round(sum(point["results_per_s"] for point in course) * each),
+        "course": course,
+        "workload": work.told(),
+        **{name: trend([point[name] for point in course]) for name in BOUNDED},
+    }
+
+
+def disk_mb(folder: Path) -> float:
+    """What the files of a folder that is being written hold in MB."""
+    total = 0
+    for file in folder.rglob("*"):
+        try:
+            total += file.stat().st_size if file.is_file() else 0
+        except FileNotFoundError:
+            continue  # deleted since it was listed
+    return total / 2**20
 
 
 def saturated(spark: SparkSession, work: Workload, plan: Plan, full_s: float, scratch: Path) -> dict[str, float]:

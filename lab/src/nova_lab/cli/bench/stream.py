@@ -34,7 +34,7 @@ def stream(
         0.0,
         min=0.0,
         metavar="MINUTES",
-        help="Only this: so many minutes live at full rate, with state, memory and batch times over time.",
+        help="Only this: so many minutes live at full rate, with state, memory and times over time, in either mode.",
     ),
     short: bool = typer.Option(
         False, "--short", help="With --mode realtime: the same figures from shorter runs, in about two minutes."
@@ -48,8 +48,8 @@ def stream(
 
     Both read the same files and write Parquet, in one Spark session, taking turns; `ratio` is routed over plain at
     saturation. Live runs take the sensors at the given rate and tell the latency from event to sink, and the time from
-    the start of the job to its first result, for several times between batches. A soak tells whether state and memory
-    stay bounded.
+    the start of the job to its first result, for several times between batches. A soak tells whether state, memory and
+    latency stay bounded.
 
     With --mode realtime the figures are those of Spark's real-time mode: latency and its parts at the given rate, with
     the embedded source and from Kafka to Kafka (`kafka`, stamped outside Spark; null without Kafka's jars), the highest
@@ -61,9 +61,10 @@ def stream(
     `nova bench stream --mode realtime --short --json`
     """
     from nova.spark.session import open_session
-    from nova_lab.bench.live import soak as soaked
+    from nova_lab.bench.live import soak as soak_in_batches
     from nova_lab.bench.realtime import SESSION_SLOTS, SHORT, WHOLE
     from nova_lab.bench.realtime import bench as bench_realtime
+    from nova_lab.bench.realtime import soak as soak_in_real_time
     from nova_lab.bench.stream import Workload, bench, prepare
 
     if mode not in ("batch", "realtime"):
@@ -92,6 +93,7 @@ def stream(
                     if not errors.is_terminal and not as_json:
                         typer.echo(said, err=True)
 
+                soaked = soak_in_real_time if realtime else soak_in_batches
                 figures = soaked(spark, work, prepare(spark, work), seconds=60 * soak, scratch=Path(scratch), tell=tell)
                 figures |= {"plain_tuples_per_s": None, "ratio": None}
             elif realtime:
@@ -119,7 +121,7 @@ def stream(
     if as_json:
         emit_json(figures)
     elif soak > 0:
-        _print_soak(figures)
+        _print_soak(figures, realtime)
     elif realtime:
         _print_realtime(figures)
     else:
@@ -190,11 +192,12 @@ def _print_realtime(figures: dict[str, Any]) -> None:
     )
 
 
-def _print_soak(figures: dict[str, Any]) -> None:
-    from nova_lab.bench.live import BOUNDED
+def _print_soak(figures: dict[str, Any], realtime: bool) -> None:
+    from nova_lab.bench import live
+    from nova_lab.bench import realtime as real_time
 
     table(
         f"{figures['minutes']:.1f} minutes at {figures['tuples_per_s']:,.0f} tuples/s, {figures['results']:,} results",
         ["", "second quarter", "last quarter", "most"],
-        [(name, *(figures[name] or {}).values()) for name in BOUNDED],
+        [(name, *(figures[name] or {}).values()) for name in (real_time if realtime else live).BOUNDED],
     )
