@@ -295,7 +295,7 @@ def _pack(gain, count, large, small, n, wait, room, tries, share):  # type: igno
                 best_whole[:at] = whole[:at]
                 best_whole[at:] = False
             if k < at and left > 0.0:
-                edge = max(edge, fits * value[i] / left)
+                edge = max(edge, fits * value[i] / min(left, large[i] + small[i]))
         promise, rest = got, left
         for k in range(at, m):
             i = order[k]
