@@ -277,8 +277,8 @@ class Emulation:
         with np.errstate(divide="ignore"):
             self.queues = Queues(1.0 / node_limit(problem))
         self.emitted = 0
-        self.latest: dict[int, float] = {}
-        """Latest event (s since 1970) of each query."""
+        self.latest: dict[tuple[int, SideName], float] = {}
+        """Latest event (s since 1970) of each side of each query that has had any."""
         self.first = np.inf
         self.tuples, self.results = Latencies(), Latencies()
         self.results_found = self.results_missed = 0.0
@@ -329,7 +329,9 @@ class Emulation:
         born = part.time / 1e6
         self.emitted += len(born)
         self.first = min(self.first, float(born.min()))
-        self.latest[query] = max(self.latest.get(query, -np.inf), float(born.max()))
+        for name in SIDES:  # a side that comes a batch later than the other is not done with
+            self.latest.setdefault((query, name), -np.inf)
+        self.latest[query, part.side] = max(self.latest[query, part.side], float(born.max()))
         side = SIDES.index(part.side)
         for rows, window, network in self._by_epoch(query, part.time, epochs):
             at, group = network.side(part.side).reach(
