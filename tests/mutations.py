@@ -8,6 +8,8 @@ import io
 import json
 import os
 import random
+import socket
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,9 @@ TOKENS = (
     b"#", b"&a ", b"*a", b"<<: ", b"!!int ", b"!!binary ", b"\t", b"nan", b"NaN", b"inf", b"-inf", b"-1", b"1e999",
     b"1e-320", b"1e308", b"null", b"~", b"true", b"9" * 5000, b"[" * 3000, b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"0x10",
     b"1,5", b"1s", b"id", b"x", b"rtt_ms", b"edge1", b"hq", b"p1", b"..", b"\\", b"\x1b[2J", b"\xf0\x9f\xa6\x8a",
+    b"1_000", "\u0661\u0662".encode(), b"-0", b"1e400000", b"0." + b"0" * 400 + b"1", b"9" * 20,
+    b"\x00" * 64, b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\x0c", b"\x1a", b"\\u0000", b"${HOME}",
+    b"${file:/dev/zero}", b"~nobody/x",
     b" " * 20, b"[" * 100_000, b"{a: " * 50_000, b"- " * 50_000, b"1" * 400 + b".5", b"\x1f\x8b\x08\x00", b"PK\x03\x04",
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (
@@ -160,27 +165,121 @@ def another_encoding(content: bytes, dice: random.Random) -> bytes:
     )()
 
 
+def half_characters(content: bytes, dice: random.Random) -> bytes:
+    """UTF-16 that is none: half a unit at its end, or half of a pair of units in it."""
+    raw = bytearray(content.decode(errors="replace").encode("utf-16-le"))
+    if dice.random() < 0.5:
+        at = 2 * dice.randrange(len(raw) // 2 + 1)
+        raw[at:at] = dice.choice((b"\x00\xd8", b"\x00\xdc", b"\xff\xff"))
+    else:
+        del raw[-1:]
+    return dice.choice((b"\xff\xfe", b"")) + bytes(raw)
+
+
+def packed_badly(content: bytes, dice: random.Random) -> bytes:
+    """Packed by gzip or zip, and cut, wrong in its checksum, or with more behind it."""
+    if dice.random() < 0.7:
+        packed = gzip.compress(content, mtime=0)
+    else:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("content", content)
+        packed = out.getvalue()
+    at = dice.randrange(1, len(packed))
+    return dice.choice(
+        (
+            packed[:at],
+            packed[:-4],
+            packed[:-8] + bytes(8),
+            packed + packed[:at],
+            packed + content,
+            packed[:at] + bytes([packed[at] ^ 0x55]) + packed[at + 1 :],
+        )
+    )
+
+
+def lying_parquet(content: bytes, dice: random.Random) -> bytes:
+    """A Parquet file whose end is cut off, or says another length of what stands before it."""
+    length = int.from_bytes(content[-8:-4], "little")
+    told = dice.choice((0, 1, length - 1, length + 1, len(content), 2**31 - 1, 2**31, 2**32 - 1))
+    return dice.choice(
+        (
+            content[: -dice.randrange(1, 12)],
+            content[: max(4, len(content) - 8 - dice.randrange(length + 1))],
+            content[:-8] + told.to_bytes(4, "little") + b"PAR1",
+            content[:-4] + b"PARE",
+            b"PAR1" + content[-8:],
+            b"PAR1PAR1",
+        )
+    )
+
+
+def something_else(path: Path, dice: random.Random) -> bytes:
+    """What belongs into another file: one of those around it, or the beginning of what other programs write."""
+    beside = [
+        other.read_bytes()
+        for other in sorted(path.parent.iterdir())
+        if other.is_file() and other.stat().st_size < 2**20
+    ]
+    strange = (
+        b"%PDF-1.7\n", b"\x89PNG\r\n\x1a\n", b"SQLite format 3\x00", b"\x7fELF\x02\x01\x01", b"<!DOCTYPE html>\n<html>",
+        b"PK\x05\x06" + bytes(18), b"ORC", b"Obj\x01", b"ARROW1\x00\x00", b"BZh91AY&SY", b"\xfd7zXZ\x00",
+        b"\x28\xb5\x2f\xfd",
+    )  # fmt: skip
+    return dice.choice([*beside, *strange])
+
+
+def put_in_place(path: Path, dice: random.Random) -> None:
+    """Something that is no file, a link that leads nowhere, in a circle or up, a file of a terabyte of nothing."""
+    path.unlink()
+    dice.choice(
+        (
+            lambda: path.mkdir(),
+            lambda: path.symlink_to(path.name),
+            lambda: (path.symlink_to("round"), path.with_name("round").symlink_to(path.name)),
+            lambda: path.symlink_to("."),
+            lambda: path.symlink_to("x" * 300),
+            lambda: path.symlink_to("/dev/null"),
+            lambda: path.symlink_to("/dev/zero"),
+            lambda: path.symlink_to("/proc/self/mem"),
+            lambda: os.mkfifo(path),
+            lambda: _socket(path),
+            lambda: (path.touch(), os.truncate(path, 2**40)),
+        )
+    )()
+
+
+def _socket(path: Path) -> None:
+    beside = os.open(path.parent, os.O_PATH)  # the path itself may be longer than a socket's may be
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(f"/proc/self/fd/{beside}/{path.name}")
+    finally:
+        os.close(beside)
+
+
 def damage(path: Path, dice: random.Random) -> None:
-    """Damage a file, or put something else in its place: a folder, a link that leads nowhere, a pipe that nobody writes
-    to, a device, nothing at all."""
+    """Damage a file, or put something else in its place."""
     kind = dice.random()
-    if kind < 0.05:
-        path.unlink()
-        dice.choice(
-            (
-                lambda: path.mkdir(),
-                lambda: path.symlink_to(path.name),
-                lambda: (path.symlink_to("round"), path.with_name("round").symlink_to(path.name)),
-                lambda: path.symlink_to("/dev/null"),
-                lambda: os.mkfifo(path),
-            )
-        )()
+    if kind < 0.06:
+        put_in_place(path, dice)
     elif kind < 0.07:
         path.write_bytes(b"")
-    elif kind < 0.12:
-        path.write_bytes(another_encoding(path.read_bytes(), dice))
+    elif kind < 0.10:
+        path.write_bytes(something_else(path, dice))
     else:
-        path.write_bytes(damaged(path.name, path.read_bytes(), dice))
+        content = path.read_bytes()
+        if kind < 0.14:
+            content = another_encoding(content, dice)
+        elif kind < 0.16:
+            content = half_characters(content, dice)
+        elif kind < 0.18:
+            content = packed_badly(content, dice)
+        elif kind < 0.22 and path.suffix == ".parquet":
+            content = lying_parquet(content, dice)
+        else:
+            content = damaged(path.name, content, dice)
+        path.write_bytes(content)
 
 
 def damaged(name: str, content: bytes, dice: random.Random) -> bytes:

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from nova.model.errors import Fault, InvalidInput
+from nova.model.reading import whole
 
 REFERENCE = re.compile(r"\$\{(file:)?([^}]+)\}")
 
@@ -28,9 +29,12 @@ def resolved(text: str, place: str) -> str:
                 raise InvalidInput([Fault(place, "no such environment variable", value=f"${{{name}}}")])
             return os.environ[name]
         try:
-            return Path(name).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput([Fault(place, f"cannot be read ({error})", value=f"${{file:{name}}}")]) from None
+            return whole(Path(name).expanduser()).decode().rstrip("\r\n")
+        except InvalidInput as error:
+            raise InvalidInput([Fault(place, error.faults[0].message, value=f"${{file:{name}}}")]) from None
+        except (OSError, ValueError, RuntimeError) as error:  # not UTF-8; no such user's ~
+            why = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error
+            raise InvalidInput([Fault(place, f"cannot be read ({why})", value=f"${{file:{name}}}")]) from None
 
     return REFERENCE.sub(look_up, text)
 

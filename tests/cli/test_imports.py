@@ -279,6 +279,31 @@ def test_what_is_something_else_is_told(kind: str, content: object, message: str
     assert message in told.stderr
 
 
+def test_nodes_that_were_imported_before_and_are_damaged_are_told(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_bytes(b"id,address\na,\xff\n")
+    told = invoke("import", "prometheus", SAMPLES / "prometheus-vector.json", "-o", tmp_path)
+    assert told.exit_code == 2
+    assert "nodes.csv, row 2: not UTF-8 text" in told.stderr
+
+
+def test_a_table_of_consumer_groups_without_a_column_is_told(tmp_path: Path) -> None:
+    (tmp_path / "before.txt").write_text("GROUP  PARTITION  LOG-END-OFFSET\na  0  5\n")
+    told = invoke("import", "kafka", tmp_path / "before.txt", tmp_path / "before.txt", "--seconds", "5")
+    assert told.exit_code == 2
+    assert "before.txt, field line 1: no column TOPIC beside LOG-END-OFFSET" in told.stderr
+
+
+@pytest.mark.parametrize("field", ["spec.taints", "status.conditions", "status.addresses"])
+def test_a_node_of_kubernetes_with_something_else_in_place_of_a_list_is_told(field: str, tmp_path: Path) -> None:
+    nodes = json.loads((SAMPLES / "kubectl-nodes.json").read_text())
+    part, name = field.split(".")
+    nodes["items"][1].setdefault(part, {})[name] = 5
+    (tmp_path / "nodes.json").write_text(json.dumps(nodes))
+    told = invoke("import", "k8s", tmp_path / "nodes.json", "-o", tmp_path)
+    assert told.exit_code == 2
+    assert f"nodes.json, field items.1.{field}: a list expected (found '5')" in told.stderr
+
+
 def test_addresses() -> None:
     assert [host_of(text) for text in ("a", "a:1", "http://a:1/x", "[2001:db8::1]:9115", "2001:db8::1")] == [
         "a", "a", "a", "2001:db8::1", "2001:db8::1",

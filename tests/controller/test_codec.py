@@ -20,6 +20,7 @@ from nova.controller.codec import (
     change_to_json,
     event_from_json,
     event_to_json,
+    lines_of,
     parse_steps,
     read_changes,
 )
@@ -153,3 +154,12 @@ def test_a_wrong_line_is_named(line: Any, words: str) -> None:
         read(RATE, line)
     assert "feed.jsonl, " in str(error.value)
     assert words in str(error.value)
+
+
+def test_a_line_without_an_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nova.controller.codec.MOST_LINE", 1000)
+    (tmp_path / "events.jsonl").write_text("{}\n" + " " * 5000)
+    lines = lines_of(tmp_path / "events.jsonl")
+    assert next(lines) == "{}\n"
+    with pytest.raises(InvalidInput, match=r"events\.jsonl: a line has more than 1,000 characters"):
+        next(lines)

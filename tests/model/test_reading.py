@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nova.model.errors import InvalidInput
-from nova.model.reading import noted, parse_json, read_bytes, read_json, read_parquet, recall
+from nova.model.reading import noted, parse_json, read_bytes, read_json, read_parquet, recall, whole
 
 
 def test_json_that_would_not_fit_is_refused_before_it_is_parsed(
@@ -59,6 +59,14 @@ def test_a_named_pipe_and_a_device_are_told(tmp_path: Path, read: Callable[[Path
         read(tmp_path / "plan", "a plan")
     with pytest.raises(InvalidInput, match="/dev/zero: this is a device, not a file"):
         read(Path("/dev/zero"), "a plan")
+
+
+@pytest.mark.parametrize("read", [read_bytes, read_json, lambda path, what: whole(path)])
+def test_a_file_larger_than_memory_is_not_begun(tmp_path: Path, read: Callable[[Path, str], object]) -> None:
+    (tmp_path / "plan").touch()
+    os.truncate(tmp_path / "plan", 2**42)
+    with pytest.raises(InvalidInput, match=r"plan: .* would take .* TB, and .* of memory are free"):
+        read(tmp_path / "plan", "a plan")
 
 
 def test_a_pipe_of_the_shell_is_read() -> None:

@@ -463,6 +463,8 @@ SAMPLES = Path(__file__).parents[1] / "cli" / "samples"
 
 def _sampled(folder: Path) -> None:
     shutil.copytree(SAMPLES, folder, dirs_exist_ok=True)
+    (folder / "out").mkdir()
+    (folder / "out" / "nodes.csv").write_text("id,capacity,address\nedge1,60,10.132.0.5\nedge2,60,10.132.0.6\n")
 
 
 IMPORTS = {
@@ -473,6 +475,15 @@ IMPORTS = {
     "consul-rtt": ("consul", "@consul-rtt.txt"),
     "ansible": ("ansible", "@inventory.yaml"),
     "ansible-ini": ("ansible", "@hosts"),
+    "kafka-groups": (
+        "kafka",
+        "@consumer-groups-before.txt",
+        "@consumer-groups-after.txt",
+        "--seconds",
+        "60",
+        "--node",
+        "edge1",
+    ),
     "kafka": (
         "kafka",
         "@offsets-before.txt",
@@ -487,7 +498,7 @@ for _kind, _words in IMPORTS.items():
     READERS[f"import-{_kind}"] = Reader(
         _sampled,
         command("import", *_words, "-o", "@out"),
-        tuple(word[1:] for word in _words if word.startswith("@")),
+        (*(word[1:] for word in _words if word.startswith("@")), "out/nodes.csv"),
     )
 SPARK_ROOM = ("changes", "checkpoint", "coordinates", "embedding", "regions", "run-folder", "run-notes", "site")
 """Readers of the room that needs pyspark (though no session)."""

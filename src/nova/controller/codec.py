@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 MOST = 2**63
+MOST_LINE = 2**28
+"""Characters of one line, some million events; more is no file of events."""
 AXES = ("left", "right", "slice", "key")
 """What a box has a share of, two numbers each; files from before the key axis have six numbers."""
 _WRITTEN = {"from_node": "from", "to_node": "to"}
@@ -364,7 +366,11 @@ def lines_of(path: Path) -> Iterator[str]:
     """The lines of a file of UTF-8 text."""
     try:
         with ordinary(path).open(encoding="utf-8") as file:
-            yield from file
+            while line := file.readline(MOST_LINE):
+                if len(line) == MOST_LINE:
+                    message = f"a line has more than {MOST_LINE:,} characters: an event, or events in a list, expected"
+                    raise InvalidInput([Fault(str(path), message, value=_short_text(line[:100]))])
+                yield line
     except OSError as error:
         raise InvalidInput([Fault(str(path), f"cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError:

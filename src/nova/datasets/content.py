@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nova.model.errors import Fault, InvalidInput
-from nova.model.reading import ordinary
+from nova.model.reading import whole
 
 NA = {"", "na", "nan", "null", "none"}
 HEADS = {"", "node", "id", "name"}
@@ -39,7 +39,7 @@ class Content:
 
 def read_text(path: Path) -> str:
     """A text file, unpacked where it is gzipped."""
-    raw = ordinary(path).read_bytes()
+    raw = whole(path)
     if raw[:2] == b"\x1f\x8b":
         raw = gzip.decompress(raw)
     return raw.decode("utf-8-sig")

@@ -73,14 +73,17 @@ def _groups(lines: list[str], path: Path) -> dict[tuple[str, int], int]:
     so are members that read nothing (`-`)."""
     found: dict[tuple[str, int], int] = {}
     columns: list[str] = []
+    named = ("TOPIC", "PARTITION", END)
     for number, line in enumerate(lines, 1):
         cells = line.split()
         if END in cells:
             columns = cells
+            if missing := [name for name in named if name not in columns]:
+                raise wrong(path, f"no column {missing[0]} beside {END}", f"line {number}", line[:60])
             continue
         if len(cells) < len(columns) or not columns:
             continue
-        topic, partition, end = (cells[columns.index(name)] for name in ("TOPIC", "PARTITION", END))
+        topic, partition, end = (cells[columns.index(name)] for name in named)
         if partition == "-" or end == "-":
             continue
         if not (partition.isdecimal() and end.isdecimal()) or len(partition) > 9 or len(end) > 18:

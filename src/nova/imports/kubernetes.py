@@ -21,6 +21,8 @@ OLD_LABELS = {
     "beta.kubernetes.io/arch": "arch",
 }
 """As clusters before 1.17 call them; newer ones often have both."""
+CLOSING = ("NoSchedule", "NoExecute")
+"""Effects of taints that keep pods away."""
 _SCALE = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3} | {
     prefix + binary: (2.0**10 if binary else 1e3) ** (power + 1)
     for power, prefix in enumerate(("k", "M", "G", "T", "P", "E"))
@@ -65,12 +67,12 @@ def _node(item: dict[str, Any], path: Path, k: int, per_core: float) -> Row:
         memory = quantity(allocatable.get("memory", "0"))
     except ValueError as error:
         raise wrong(path, str(error), f"items.{k}.status.allocatable", allocatable) from None
-    conditions = {str(c.get("type")): c.get("status") for c in status.get("conditions") or [] if isinstance(c, dict)}
-    taints = [
-        t for t in spec.get("taints") or [] if isinstance(t, dict) and t.get("effect") in ("NoSchedule", "NoExecute")
-    ]
+    conditions = {
+        str(c.get("type")): c.get("status") for c in _objects(status, "conditions", path, f"items.{k}.status")
+    }
+    taints = [t for t in _objects(spec, "taints", path, f"items.{k}.spec") if t.get("effect") in CLOSING]
     open_ = conditions.get("Ready", "True") == "True" and not spec.get("unschedulable") and not taints
-    known = [(str(a.get("type")), a.get("address")) for a in status.get("addresses") or [] if isinstance(a, dict)]
+    known = [(str(a.get("type")), a.get("address")) for a in _objects(status, "addresses", path, f"items.{k}.status")]
     addresses = dict(reversed(known))  # of a dual-stack node the first one is its own
     labels = need(metadata.get("labels") or {}, dict, path, f"items.{k}.metadata.labels")
     return {
@@ -82,3 +84,9 @@ def _node(item: dict[str, Any], path: Path, k: int, per_core: float) -> Row:
         "memory_gb": round(memory / 1e9, 2),
         **{column: labels[label] for label, column in (OLD_LABELS | LABELS).items() if label in labels},
     }
+
+
+def _objects(above: dict[str, Any], name: str, path: Path, where: str) -> list[dict[str, Any]]:
+    """The objects of a list, which may be missing."""
+    listed = need(above.get(name) or [], list, path, f"{where}.{name}")
+    return [need(one, dict, path, f"{where}.{name}.{i}") for i, one in enumerate(listed)]

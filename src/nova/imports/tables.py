@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,8 +62,10 @@ def names_by_address(folder: Path) -> dict[str, str]:
     file = folder / "nodes.csv"
     if not file.exists():
         return {}
-    with file.open(newline="", encoding="utf-8") as content:
-        rows = list(csv.DictReader(content))
+    try:
+        rows = list(csv.DictReader(io.StringIO(read_text(file, "nodes"), newline="")))
+    except csv.Error as error:
+        raise wrong(file, f"not CSV: {error}") from None
     return {row["address"]: row["id"] for row in rows if row.get("address") and row.get("id")}
 
 

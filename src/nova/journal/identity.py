@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nova.model.errors import Fault, InvalidInput
-from nova.model.reading import each_once, ordinary
+from nova.model.reading import each_once, whole
 
 MARKER = "store.json"
 FORMAT = 1
@@ -40,7 +40,7 @@ class Identity:
         """The identity of a folder. Raises `InvalidInput` where it is no folder of events."""
         path = folder / MARKER
         try:
-            document = json.loads(ordinary(path).read_bytes(), object_pairs_hook=each_once)
+            document = json.loads(whole(path), object_pairs_hook=each_once)
         except OSError as error:
             raise InvalidInput([Fault(str(path), f"not a folder of events: {error.strerror}")]) from None
         except (ValueError, RecursionError) as error:

@@ -17,7 +17,7 @@ from nova.journal import frames
 from nova.journal.errors import Damaged, NotDurable
 from nova.journal.files import ASIDE, sync_folder, write_all, write_whole
 from nova.model.errors import NovaError
-from nova.model.reading import ordinary
+from nova.model.reading import whole
 
 PATTERN = "journal-*.log"
 
@@ -121,7 +121,7 @@ def _segments(folder: Path, identity: bytes, after: int) -> tuple[list[_Segment]
     cut = None
     for i in wanted:
         path, last = paths[i], i + 1 == len(paths)
-        data = ordinary(path).read_bytes()
+        data = whole(path)
         segment, cut = _segment(path, data, identity, starts[i], last=last)
         if segments and segment.first != segments[-1].last + 1:
             before = segments[-1]

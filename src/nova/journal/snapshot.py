@@ -33,7 +33,7 @@ from nova.model.metrics import Metric
 from nova.model.operators import Estimate, Grouping, Output, Pipeline, Side
 from nova.model.options import Options, Stability
 from nova.model.problem import Derived, Key, Latency
-from nova.model.reading import ordinary
+from nova.model.reading import whole
 from nova.model.requires import Requirement
 from nova.placement.index import HostIndex
 
@@ -106,7 +106,7 @@ def write(folder: Path, sequence: int, identity: bytes, content: dict[str, Any])
 
 def read(path: Path, identity: bytes) -> dict[str, Any]:
     """The content of a snapshot, with its controller thawed. Raises `Damaged` where a byte is not as it was."""
-    data = ordinary(path).read_bytes()
+    data = whole(path)
     tree, start = _opened(path, data, identity)
     return {name: _thaw(value, data, start) for name, value in tree.items()}
 

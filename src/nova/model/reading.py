@@ -87,6 +87,12 @@ def ordinary(path: Path) -> Path:
     return path
 
 
+def whole(path: Path) -> bytes:
+    """All bytes of a file; one that does not fit into memory is refused before it is read."""
+    refuse_beyond(str(path), "the file", ordinary(path).stat().st_size)
+    return path.read_bytes()
+
+
 def read_json(path: Path, what: str) -> dict[str, Any]:
     """The object that a JSON file holds. `what` is the file's kind in messages, such as `a plan`."""
     content = parse_json(read_bytes(path, what), str(path), what)
@@ -124,12 +130,13 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 def read_bytes(path: Path, what: str) -> bytes:
     """A file's content; what cannot be read, or would not fit into memory as values, is told."""
-    most = available_bytes() // IN_MEMORY
+    told = f"{what} of so many bytes"
     try:
-        with ordinary(path).open("rb") as file:  # a pipe does not say how long it is
+        refuse_beyond(str(path), told, ordinary(path).stat().st_size * IN_MEMORY)
+        most = available_bytes() // IN_MEMORY
+        with path.open("rb") as file:  # a pipe does not say how long it is, and a file may grow
             content = file.read(most + 1)
-        if len(content) > most:
-            refuse_beyond(str(path), f"{what} of so many bytes", max(path.stat().st_size, most + 1) * IN_MEMORY)
+        refuse_beyond(str(path), told, len(content) * IN_MEMORY)
         return content
     except FileNotFoundError:
         raise InvalidInput([Fault(str(path), f"no such file of {what}")]) from None

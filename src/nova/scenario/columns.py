@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import re
 import zlib
@@ -19,6 +20,8 @@ from nova.scenario.queries import StreamSources
 
 _LINES = 100
 """Lines of a JSON file that are looked at for columns."""
+_HEAD = 2**22
+"""Characters of a file in which they, or the header, have to be: a line may be endless."""
 
 
 def schema_of(stream: Stream, sources: StreamSources, folder: Path) -> Schema:
@@ -70,7 +73,8 @@ def _columns(given: StreamInput, file: Path) -> list[str] | None:
     if given.format == "parquet":
         return list(pq.read_schema(ordinary(file)).names)
     opener = gzip.open if file.suffix == ".gz" else open
-    with opener(ordinary(file), "rt", encoding="utf-8-sig", newline="") as text:
+    with opener(ordinary(file), "rt", encoding="utf-8-sig", newline="") as whole:
+        text = io.StringIO(whole.read(_HEAD), newline="")
         if given.format == "csv":
             if str(given.options.get("header", "true")).lower() != "true":
                 return None

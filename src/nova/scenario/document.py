@@ -11,7 +11,7 @@ import yaml
 
 from nova.model.errors import Fault, InvalidInput
 from nova.model.limits import refuse_beyond
-from nova.model.reading import ordinary, parse_json
+from nova.model.reading import parse_json, whole
 
 MOST_VALUES = 1_000_000
 """Values that a document may have through aliases; one that is written out may have more."""
@@ -65,7 +65,7 @@ def read(path: Path) -> dict[str, Any]:
     file = str(path)
     try:
         refuse_beyond(file, "the document", path.stat().st_size * IN_MEMORY, fix="put the rows into a table of its own")
-        text = ordinary(path).read_bytes().decode("utf-8-sig")
+        text = whole(path).decode("utf-8-sig")
     except IsADirectoryError:
         raise InvalidInput([Fault(file, "this is a folder: name the scenario file in it")]) from None
     except FileNotFoundError:

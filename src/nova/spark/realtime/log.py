@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from nova.files import write_safely
 from nova.model.errors import Fault, InvalidInput
-from nova.model.reading import ordinary, read_text, recall, short
+from nova.model.reading import read_text, recall, short, whole
 from nova.spark.realtime.frames import Frame, Rows, decode, numbered
 
 SEGMENT = 64 * 2**20
@@ -60,7 +60,7 @@ class Log:
         if not self.segments():
             return
         last = self.segments()[-1]
-        data = ordinary(last).read_bytes()
+        data = whole(last)
         self._base = int(last.stem)
         if self._note(self._base).exists():
             self.rows, self.latest_us = recall(self._note(self._base), tuple[int, int | None])
@@ -82,7 +82,7 @@ class Log:
     def frames(self, beside: str = "") -> Iterator[Frame]:
         """All frames that are still there; `beside`: kinds of columns that were appended behind the others."""
         for segment in self.segments():
-            yield from self._frames(segment, ordinary(segment).read_bytes(), self.kinds + beside)
+            yield from self._frames(segment, whole(segment), self.kinds + beside)
 
     @staticmethod
     def _frames(file: Path, data: bytes, kinds: str) -> Iterator[Frame]:

@@ -105,7 +105,7 @@ class Work:
         for path in sorted(self.folder.glob("state-*.npy"), reverse=True):
             try:
                 state: Floats = np.load(ordinary(path))
-            except (ValueError, EOFError, OSError, SyntaxError, TokenError):  # of its head, which is Python's
+            except (ValueError, EOFError, OSError, MemoryError, SyntaxError, TokenError):  # its head is Python's
                 continue  # damaged, say by a full disk: the one before it is as good, only older
             return int(path.stem.removeprefix("state-")), state
         return None
