@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from nova.model.errors import InvalidInput
-from nova.model.reading import noted, parse_json, read_bytes, read_json, read_parquet, recall, whole
+from nova.model.reading import noted, parse_json, read_bytes, read_json, recall, whole
+from nova.model.tables import read_parquet
 
 
 def test_json_that_would_not_fit_is_refused_before_it_is_parsed(

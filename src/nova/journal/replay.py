@@ -16,7 +16,8 @@ from nova.journal.journal import read
 from nova.journal.running import Running, thawed
 from nova.journal.store import CURRENT
 from nova.model.errors import Fault, InvalidInput
-from nova.model.reading import read_json, read_parquet
+from nova.model.reading import read_json
+from nova.model.tables import read_parquet
 
 Tables = tuple[pa.Table, pa.Table]
 """Replicas and coordinates of a plan, with ids."""

@@ -24,10 +24,11 @@ from nova.model.errors import SHOWN, Fault, InvalidInput
 from nova.model.options import Options
 from nova.model.plausible import MOST_MS
 from nova.model.problem import Bools, Floats, Ints, Problem
-from nova.model.reading import columns_of, read_json, read_parquet, short
+from nova.model.reading import read_json, short
 from nova.model.replicas import SHARES, Replicas, with_keys
 from nova.model.space import CostSpace, Residual
 from nova.model.subjoins import SubJoins
+from nova.model.tables import columns_of, read_parquet
 from nova.model.waiting import drain_ms
 
 FORMAT = 1

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from nova.model.errors import InvalidInput
-from nova.model.reading import read_parquet
+from nova.model.tables import read_parquet
 from nova.model.units import NUMBER
 from nova.scenario.dialect import Dialect, dialect_of, opened, refuse_large, text_of
 from nova.scenario.faults import SHOWN, Faults, suggestion

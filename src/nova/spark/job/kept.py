@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nova.model.errors import Fault, InvalidInput
-from nova.model.reading import read_parquet
+from nova.model.tables import read_parquet
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 from nova.model.errors import Fault, InvalidInput
 from nova.model.plan import Plan
 from nova.model.problem import Problem
-from nova.model.reading import read_json, read_parquet
+from nova.model.reading import read_json
 from nova.model.replicas import SHARES, Replicas, with_keys
+from nova.model.tables import read_parquet
 from nova.routing import Routes
 from nova.routing.flow import Flow
 from nova.routing.packets import Names

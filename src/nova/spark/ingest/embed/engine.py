@@ -19,8 +19,8 @@ from nova.costspace.table import axes
 from nova.model.errors import Fault, InvalidInput
 from nova.model.options import Options
 from nova.model.problem import Latency
-from nova.model.reading import columns_of, read_numbers
 from nova.model.space import CostSpace
+from nova.model.tables import columns_of, read_numbers
 from nova.model.units import RTT_UNITS
 from nova.spark.ingest.embed.newcomers import place_newcomers
 from nova.spark.ingest.embed.prepare import Shape, prepare

@@ -37,8 +37,9 @@ from nova.costspace.table import axes, write_coordinates
 from nova.files import appearing
 from nova.model.errors import NovaError
 from nova.model.options import Options
-from nova.model.reading import read_parquet, recall
+from nova.model.reading import recall
 from nova.model.space import CostSpace
+from nova.model.tables import read_parquet
 from nova.spark.ingest.embed.engine import embed_table
 from nova.spark.ingest.embed.newcomers import place_nodes
 from nova.spark.ingest.measurements.aggregate import directed, summarised

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from nova.model.errors import Fault, InvalidInput
-from nova.model.reading import read_numbers
+from nova.model.tables import read_numbers
 
 IDS = ("id", "node", "ip", "region", "host", "name")
 """Column that holds the id: the first of these that is present."""
