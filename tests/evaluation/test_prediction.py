@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 import discrete_events
 from nova.datasets.instances import load
 from nova.evaluation.approaches import embedded, run
-from nova.evaluation.prediction import mean_way, predict
-from nova.evaluation.queue import LEVELS, WEIGHTS, md1_quantiles, md1_waits
+from nova.evaluation.prediction import predict
 from nova.evaluation.simulation import percentiles, simulate
+from nova.model.felt import mean_way
 from nova.model.options import Options
 from nova.model.plan import Plan
 from nova.model.problem import Dense, Problem
+from nova.model.queue import LEVELS, WEIGHTS, md1_quantiles, md1_waits
 from nova.placement.resolve import resolve
 from nova.synthetic import draw
 from on_a_line import grid, plan_of, problem, slices

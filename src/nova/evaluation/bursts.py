@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nova.evaluation.metrics import Flows
-from nova.evaluation.queue import LEVELS
 from nova.jit import kernel
 from nova.model.plan import Plan
 from nova.model.problem import Floats
+from nova.model.queue import LEVELS
 from nova.routing.position import GOLDEN
 
 STEPS = 240

@@ -29,7 +29,7 @@ from nova.model.policy import (
 )
 from nova.model.prices import Prices
 from nova.model.problem import Bools, Floats, Ints, Problem
-from nova.model.rates import counts, result_rates
+from nova.model.rates import counts
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
@@ -445,7 +445,7 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
     if start is None and by_key.all():  # a short search: the transportation problem below divides keys better
         begin = felt.Start.of_nothing(len(rows), KEYED_TRIALS * len(rows))
     costs = state.costs(rows)
-    made, counted = result_rates(state.problem, some), counts(state.problem, some, options)
+    counted = counts(state.problem, some, options)
     by_slices = np.array([x for x, way in enumerate(ways) if way.kind == SLICE])
 
     def search(room: float, begin: felt.Start | None) -> _Search:
@@ -462,10 +462,6 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
         )
         placed = replicas_of(ways, cut, index.node[where])
         slot = state.slot_of[placed.node]
-        results = made[placed.join] * placed.volume
-        left, right, onward = (
-            state.legs.between(end[placed.join], placed.node) for end in (some.left_node, some.right_node, some.sink)
-        )
         return _Search(
             cut,
             where,
@@ -473,7 +469,7 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
             hosts.load - busy,
             (cut < 0) | np.isin(cut, by_slices),
             float((hosts.load[slot] / limit[slot]).max(initial=0.0)),
-            felt_figures(np.stack([left, right]) + onward, hosts.load[slot], limit[slot], results, options.arrival_scv),
+            felt_figures(state.problem, some, placed, state.legs.between, options.arrival_scv),
         )
 
     alone = start is not None or by_key.all() or options.percentile is not None
@@ -520,7 +516,7 @@ def _soonest(search: Callable[[float, felt.Start | None], _Search], options: Opt
     kept = not found[0].sliced.any() and found[0].fullest <= options.utilisation * (1 + OVERLOAD)
     if kept and found[0].fullest > ROOMS[-1]:
         narrow = [search(room, None) for room in ROOMS if room < options.utilisation]
-        found += [search(options.utilisation, felt.Start(one.cut, one.where, 0)) for one in narrow]
+        found += [search(options.utilisation, felt.Start(one.cut, one.where, 0)) for one in narrow] + narrow
     elif not kept and options.partition == "auto":
         found += [search(room, None) for room in ROOMS if room > options.utilisation]
     fewest = min(int(one.sliced.sum()) for one in found)

@@ -1,41 +1,52 @@
-"""How a placement is felt, roughly: mean, p90 and p99 of its results, to choose among placements of like cost.
+"""How a placement will be felt: mean, p90 and p99 of its results, to choose among placements of like cost.
 
-A result takes the way of its later tuple, which half of the time comes from the left source, its service, a wait whose
-distribution `nova.model.waiting` knows, and the way on to the sink. `nova.evaluation.prediction`
-knows more (pairs within windows, batches) and takes longer; for an order of placements this is enough.
+The same prediction as `nova.evaluation.prediction`, but that slices count as if they were steady streams: the
+placements that are chosen among have the same number of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nova.model.problem import Floats
-from nova.model.waiting import waiting_ms, waiting_quantile
+from nova.model.felt import batches, mean_way, quantiles, steady_waits
+from nova.model.load import shared_inputs
+from nova.model.problem import Floats, Ints, Problem
+from nova.model.queue import WEIGHTS
+from nova.model.rates import result_rates
+from nova.model.replicas import Replicas
+from nova.model.subjoins import SubJoins
 
-LEVELS = (np.arange(64) + 0.5) / 64
-"""Shares of a row's results whose waits stand for all."""
 QUANTILES = (0.9, 0.99)
 
 
-def felt_figures(ways_ms: Floats, load: Floats, limit: Floats, results: Floats, scv: float) -> Floats:
-    """Mean, p90 and p99 in ms over rows of `results` results/s each, at hosts of `load` of `limit` tuples/s; zeros
-    where there are no results to feel. `ways_ms` has two rows: by way of the left source, and of the right one."""
+def felt_figures(
+    problem: Problem, joins: SubJoins, replicas: Replicas, between: Callable[[Ints, Ints], Floats], scv: float
+) -> Floats:
+    """Mean, p90 and p99 in ms; zeros where there are no results to feel, infinite where queues never settle. `between`
+    tells ways in ms, `scv` the variability of arrivals, which waits grow with."""
+    join, node, left, right, share = shared_inputs(joins, replicas)
+    results = result_rates(problem, joins)[join] * share
     if not results.sum() > 0:
         return np.zeros(1 + len(QUANTILES))
-    fixed = ways_ms + 1000.0 / limit
-    mean = float(results @ (fixed.mean(axis=0) + waiting_ms(load, limit, scv, 0.0)) / results.sum())
-    waits = waiting_quantile(LEVELS[:, None], load, limit, scv)  # type: ignore[arg-type]
-    latency = (fixed[:, None] + waits).ravel()
-    order = np.argsort(latency, kind="stable")
-    reached = np.cumsum(np.tile(results, 2 * len(LEVELS))[order])
-    at = np.searchsorted(reached, np.array(QUANTILES) * reached[-1])
-    return np.array([mean, *latency[order[at]]])
+    nodes = problem.nodes
+    load = np.bincount(node, left + right, len(nodes)) + nodes.other_load
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rho, service = np.where(load > 0, load / nodes.limit, 0.0), 1000.0 / nodes.limit
+    ways = between(joins.left_node[join], node), between(joins.right_node[join], node)
+    near, far = np.minimum(*ways), np.maximum(*ways)
+    fixed = between(node, joins.sink[join]) + service[node]
+    window = np.array([query.window_ms for query in problem.queries])[joins.query[join]]
+    batch = batches(problem, joins, (join, node, left, right), load)
+    waits = scv * steady_waits(node, rho, service, batch, window, far - near)
+    mean = float(results @ (fixed + mean_way(near, far, window) + waits @ WEIGHTS) / results.sum())
+    return np.array([mean, *quantiles(QUANTILES, results, near, far, fixed, window, waits)])
 
 
 def least_regret(figures: Sequence[Floats]) -> int:
     """Which of several placements falls least behind the best of them in any one figure; the first of equals."""
     table = np.stack(figures)
-    behind = (table / np.maximum(table.min(axis=0), 1e-300)).max(axis=1)
+    best = np.maximum(table.min(axis=0), 1e-300)
+    behind = np.divide(table, best, out=np.ones(table.shape), where=np.isfinite(best)).max(axis=1)
     return int(np.argmin(np.round(behind, 6)))
