@@ -89,6 +89,7 @@ addEventListener('load', () => {
   told.names = [...document.querySelectorAll('#map text.name')].map(one => one.textContent);
   told.clipped = !inside('#map text.name');
   told.rows = texts();
+  told.sinks = [...document.querySelectorAll('#sinks b')].map(one => one.textContent);
   const heads = document.querySelectorAll('#table th');
   heads[5].click();
   const rate = row => parseFloat(row.cells[5].textContent.replace(/,/g, ''));
@@ -143,6 +144,7 @@ def test_html_in_a_browser(tmp_path: Path, size: str) -> None:
     assert told["clicked"]
     if size == "few":
         assert {"h1", "h2", "sink"} <= set(told["names"])
+        assert told["sinks"] == ["sink"]
         assert told["by_host"] == sorted(told["rows"])
         assert told["found"]
         assert set(told["found"]) == {"h2"}

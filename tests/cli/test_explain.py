@@ -41,6 +41,9 @@ def test_a_node(planned: tuple[Path, Path]) -> None:
     assert node["hosts"] is False
     assert node["sink_of"] == ["climate"]
     assert node["said"] == "No join may run here."
+    assert node["results"] > 0
+    assert node["flooded"]
+    assert "more than the 20 it can take" in invoke("explain", *planned, "--node", "hq").stdout
     (join,) = invoke_json("explain", *planned, "--join", "p1", "h1")["joins"]
     host = join["parts"][0]["node"]
     result = invoke("explain", *planned, "--node", host)

@@ -114,6 +114,16 @@ def test_baselines_have_no_virtual_positions() -> None:
 def test_measured_latencies_are_told_where_they_exist() -> None:
     problem = handmade.problem()
     plan = handmade.plan(problem)
-    assert not any("measured" in name for name, _ in compose(problem, plan).figures)
+    assert not any("measured" in name for name, *_ in compose(problem, plan).figures)
     known = replace(problem, latency=Latency(np.array([0], np.int32), np.array([3], np.int32), np.array([9.0])))
-    assert any("measured" in name for name, _ in compose(known, plan).figures)
+    assert any("measured" in name for name, *_ in compose(known, plan).figures)
+
+
+@pytest.mark.parametrize(("capacity", "drowns"), [(1.0, True), (1e9, False)])
+def test_a_sink_that_drowns_in_results_is_told(capacity: float, drowns: bool) -> None:
+    problem = handmade.problem()
+    plan = handmade.plan(problem)
+    capacities = problem.nodes.capacity.copy()
+    capacities[plan.joins.sink] = capacity
+    told = compose(replace(problem, nodes=replace(problem.nodes, capacity=capacities)), plan).figures[-1]
+    assert told == ("sinks that cannot take them", f"{drowns:d} of 1", drowns)

@@ -175,4 +175,9 @@ def _print_node(node: NodeExplained) -> None:
             [[s.source, s.rate, s.to, s.tuples, s.ms] for s in node.sources[:SHOWN]],
         )
     if node.sink_of:
-        typer.echo(f"Sink of {', '.join(node.sink_of)}.")
+        more = (
+            f", with its other input more than the {rate(min(node.capacity, node.bandwidth))} it can take"
+            if node.flooded
+            else ""
+        )
+        typer.echo(f"Sink of {', '.join(node.sink_of)}: {rate(node.results)} results/s{more}.")

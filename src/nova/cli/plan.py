@@ -11,6 +11,7 @@ import typer
 from nova.cli.output import JSON, emit_json, progress, table, warn
 
 if TYPE_CHECKING:
+    from nova.evaluation.results import Results
     from nova.model.plan import Plan
     from nova.model.problem import Problem
 
@@ -104,13 +105,14 @@ def command(
     from nova.evaluation.placements import placements
     from nova.evaluation.results import traffic
 
-    notes = traffic(loaded.problem, plan).warnings()
+    results = traffic(loaded.problem, plan)
+    notes = results.warnings()
     found = placements(loaded.problem, plan)
     if folder is not None:
         save(plan, folder, loaded.problem)
     for file in files:
         write_placements(found, file)
-    figures = summarise(plan, loaded.problem) | {"seconds": round(time.perf_counter() - started, 3)}
+    figures = summarise(plan, loaded.problem, results) | {"seconds": round(time.perf_counter() - started, 3)}
     if as_json:
         emit_json(
             {
@@ -146,7 +148,7 @@ def _targets(outputs: list[Path]) -> tuple[Path | None, list[Path]]:
     return (folders[0] if folders else None), files
 
 
-def summarise(plan: Plan, problem: Problem) -> dict[str, Any]:
+def summarise(plan: Plan, problem: Problem, results: Results) -> dict[str, Any]:
     """The figures that one looks at first; ms and tuples/s. `nova evaluate` has the rest."""
     import numpy as np
 
@@ -167,6 +169,7 @@ def summarise(plan: Plan, problem: Problem) -> dict[str, Any]:
         "sink_based_mean_ms": metrics.sink_based_mean_ms,
         "sink_based_p90_ms": metrics.sink_based_p90_ms,
         "overloaded": metrics.overloaded,
+        "overloaded_sinks": sum(sink.overloaded for sink in results.sinks),
     }
 
 
@@ -181,6 +184,7 @@ def _print(figures: dict[str, Any], outputs: list[Path]) -> None:
             ("split sub-joins", figures["split_sub_joins"]),
             ("hosts used", figures["hosts"]),
             ("overloaded nodes", figures["overloaded"]),
+            ("sinks that cannot take their results", figures["overloaded_sinks"]),
         ],
     )
     table(

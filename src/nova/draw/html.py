@@ -51,7 +51,8 @@ PAGE = """<!doctype html>
 <div id="map"><svg role="img" aria-label="the cost space: nodes, joins and flows"></svg><div id="buttons">
 <button id="in" title="closer">+</button><button id="out" title="farther">−</button>
 <button id="fit" title="sources, hosts and sinks">fit</button><button id="all">all nodes</button></div></div>
-<aside><dl id="figures"></dl><h2>Load of hosts, tuples/s of capacity</h2><div id="bars"></div></aside>
+<aside><dl id="figures"></dl><h2>Load of hosts, tuples/s of capacity</h2><div id="bars"></div>
+<h2>Sinks: results and other input, tuples/s of capacity</h2><div id="sinks"></div></aside>
 </div>
 <section id="places"><h2>Where the joins run</h2>
 <div id="tools"><input id="search" type="search" placeholder="query, source or host" aria-label="search">
@@ -113,11 +114,14 @@ def content(picture: Picture, problem: Problem, plan: Plan) -> dict[str, Any]:
     if len(table) > MOST_ROWS:
         largest = np.argsort(-table["tuples_per_s"].to_numpy(), kind="stable")[:MOST_ROWS]
         rows = table.take(pa.array(np.sort(largest)))
-    wrong = bool(picture.overloaded.any())
     columns = [rows[name].to_pylist() for name in rows.column_names]
     columns[4:] = [[_rounded(value) for value in column] for column in columns[4:]]
     return {
-        "figures": [[name, value, wrong and name == "overloaded nodes"] for name, value in picture.figures],
+        "figures": [list(figure) for figure in picture.figures],
+        "sinks": [
+            [one.sink, _rounded(one.results), _rounded(one.hosted), _limit(one.limit), one.overloaded]
+            for one in picture.results.sinks[:MOST_MARKS]
+        ],
         "frame": _frame(picture.points, used),
         "all": _around(picture.points),
         "nodes": _nodes(picture, problem, drawn),
@@ -183,7 +187,6 @@ def _nodes(picture: Picture, problem: Problem, drawn: Ints) -> list[dict[str, An
     for row, name in zip(drawn.tolist(), problem.nodes.ids.take(pa.array(drawn)).to_pylist(), strict=True):
         mine = order[slice(*np.searchsorted(born, [row, row + 1]))]
         sources = [[problem.sources.ids[int(k)].as_py(), _rounded(problem.sources.rate[k])] for k in mine[:SOURCES]]
-        limit = float(picture.limit[row])
         found.append(
             {
                 "id": name,
@@ -191,7 +194,7 @@ def _nodes(picture: Picture, problem: Problem, drawn: Ints) -> list[dict[str, An
                 "y": _rounded(picture.points[row, 1]),
                 "kind": int(kind[row]),
                 "load": _rounded(picture.load[row]),
-                "limit": _rounded(limit) if np.isfinite(limit) else None,
+                "limit": _limit(float(picture.limit[row])),
                 "used": _rounded(min(float(picture.used[row]), 1e6)),
                 "over": bool(picture.overloaded[row]),
                 "closed": not bool(problem.nodes.hosts[row]),
@@ -224,6 +227,11 @@ def _virtual(picture: Picture, problem: Problem, plan: Plan) -> list[list[Any]]:
         for (x, y), a, b in zip(picture.virtual[rows], left, right, strict=True)
         if np.isfinite(x) and np.isfinite(y)
     ]
+
+
+def _limit(value: float) -> float | None:
+    """Tuples/s that a node can take; None: no limit."""
+    return _rounded(value) if np.isfinite(value) else None
 
 
 def _rounded(value: Any) -> float:

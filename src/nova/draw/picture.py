@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from nova.evaluation.metrics import Flows, Measured, evaluate, flows, node_limit, node_load, overloaded, utilisation
 from nova.evaluation.prediction import predict
+from nova.evaluation.results import Results, traffic
 from nova.model.plan import Plan
 from nova.model.problem import Bools, Floats, Ints, Problem
 from nova.placement.median import virtual_positions
@@ -61,7 +62,10 @@ class Picture:
     inward: Arrows
     outward: Arrows
     """To the sinks, in input tuples/s of the joins the results come from (result rates are often unknown)."""
-    figures: tuple[tuple[str, str], ...]
+    figures: tuple[tuple[str, str, bool], ...]
+    """Name, value, and whether it tells of an overload."""
+    results: Results
+    """What the sinks get."""
     few: bool
     flow: Flows
 
@@ -78,7 +82,7 @@ def compose(problem: Problem, plan: Plan, most_arrows: int = 600, most_marks: in
     of a kind are there to be thinned."""
     space, joins = plan.space, plan.joins
     plane, project, note = _plane(space.coordinates)
-    flow = flows(plan)
+    flow, results = flows(plan), traffic(problem, plan)
     load, limit = node_load(flow, len(problem.nodes)), node_limit(problem)
     hosts = np.unique(flow.node).astype(np.int32)
     sources = np.unique(np.concatenate([joins.left_node, joins.right_node])).astype(np.int32)
@@ -127,7 +131,8 @@ def compose(problem: Problem, plan: Plan, most_arrows: int = 600, most_marks: in
         virtual=virtual,
         inward=arrows[0],
         outward=arrows[1],
-        figures=_figures(problem, plan),
+        figures=_figures(problem, plan, results),
+        results=results,
         few=len(problem.nodes) <= FEW,
         flow=flow,
     )
@@ -253,7 +258,7 @@ def _title(problem: Problem, plan: Plan, hosts: int) -> str:
     )
 
 
-def _figures(problem: Problem, plan: Plan) -> tuple[tuple[str, str], ...]:
+def _figures(problem: Problem, plan: Plan, results: Results) -> tuple[tuple[str, str, bool], ...]:
     metrics = evaluate(problem, plan)
     known = None if problem.latency is None else Measured(problem.latency, len(problem.nodes), plan.space)
     felt = predict(problem, plan, known).felt
@@ -276,12 +281,20 @@ def _figures(problem: Problem, plan: Plan) -> tuple[tuple[str, str], ...]:
                 f"{measured.latency_mean_ms:,.1f} / {measured.latency_p90_ms:,.1f} ms",
             )
         )
+    flooded = sum(sink.overloaded for sink in results.sinks)
+    over = f"{metrics.overloaded:,} ({metrics.overloaded_percent:.0f} % of hosts)"
     return (
-        *rows,
-        ("overloaded nodes", f"{metrics.overloaded:,} ({metrics.overloaded_percent:.0f} % of hosts)"),
-        ("utilisation of hosts, mean / most", f"{_full(metrics.utilisation_mean)} / {_full(metrics.utilisation_max)}"),
-        ("tuples moved into hosts", f"{metrics.tuples_in:,.0f} /s"),
-        ("of these over the network", f"{metrics.tuples_network:,.0f} /s"),
+        *((name, value, False) for name, value in rows),
+        ("overloaded nodes", over, metrics.overloaded > 0),
+        (
+            "utilisation of hosts, mean / most",
+            f"{_full(metrics.utilisation_mean)} / {_full(metrics.utilisation_max)}",
+            False,
+        ),
+        ("tuples moved into hosts", f"{metrics.tuples_in:,.0f} /s", False),
+        ("of these over the network", f"{metrics.tuples_network:,.0f} /s", False),
+        ("results to the sinks", f"{results.total:,.0f} /s", False),
+        ("sinks that cannot take them", f"{flooded:,} of {len(results.sinks):,}", flooded > 0),
     )
 
 

@@ -282,9 +282,8 @@ def _figures(axes: Axes, picture: Picture) -> None:
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     step = min(1 / len(picture.figures), 0.105)
-    for row, (name, value) in enumerate(picture.figures):
+    for row, (name, value, wrong) in enumerate(picture.figures):
         y = 0.99 - row * step
-        wrong = name == "overloaded nodes" and picture.overloaded.any()
         axes.text(0.0, y, name, va="top", color=palette.FAINT, fontsize=10)
         axes.text(
             1.0,

@@ -31,6 +31,7 @@ from nova.evaluation.metrics import (
     overloaded,
 )
 from nova.evaluation.prediction import Felt, Prediction, predict
+from nova.evaluation.results import traffic
 from nova.evaluation.words import rate
 from nova.model.errors import InvalidInput
 from nova.model.load import memory_limits, memory_loads
@@ -182,6 +183,10 @@ class NodeExplained:
     hosted: tuple[Hosted, ...]
     sources: tuple[Sent, ...]
     sink_of: tuple[str, ...]
+    results: float
+    """Results/s that it gets as a sink."""
+    flooded: bool
+    """Whether results and joins together are more than it can take."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -653,6 +658,7 @@ class Explainer:
             for i, (f, j) in enumerate(zip(mine.tolist(), of.tolist(), strict=True))
         )
         limit, load = float(self.limit[row]), float(self.load[row])
+        sink = next((one for one in traffic(problem, self.plan).sinks if one.sink == name), None)
         return NodeExplained(
             node=name,
             hosts=bool(problem.nodes.hosts[row]),
@@ -668,6 +674,8 @@ class Explainer:
             hosted=hosted,
             sources=self._sent(row),
             sink_of=tuple(q.id for q in problem.queries if q.sink == row),
+            results=0.0 if sink is None else sink.results,
+            flooded=sink is not None and sink.overloaded,
         )
 
     def _said(self, row: int, hosted: int) -> str:

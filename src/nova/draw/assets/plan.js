@@ -89,10 +89,14 @@ function draw() {
     const far = picked !== null && picked !== k && !data.flows.some(f => f[6] === k && f[7] === picked || f[7] === k && f[6] === picked);
     const group = make('g', {class: far ? 'dim' : '', 'data-node': node.id, stroke: '#fff', 'stroke-width': 1}, svg);
     let r = few ? 4 : 2.5;
-    if (node.kind & SINK) { r = 9; make('path', {d: `M${x},${y - 9}L${x + 9},${y}L${x},${y + 9}L${x - 9},${y}Z`, fill: data.colours.sink}, group); }
     if (node.kind & HOST) {
       r = (few ? 6 : 3) + (few ? 7 : 4) * Math.sqrt(node.load / data.most);
       make('circle', {cx: x, cy: y, r, fill: node.over ? data.colours.over : shade(node.used)}, group);
+    }
+    if (node.kind & SINK) {
+      const half = node.kind & HOST ? 6 : 9;  /* within the circle of a sink that hosts */
+      r = Math.max(r, half);
+      make('path', {d: `M${x},${y - half}L${x + half},${y}L${x},${y + half}L${x - half},${y}Z`, fill: data.colours.sink}, group);
     }
     if (node.kind & SOURCE) {
       const half = few ? 4.5 : 2.5;
@@ -193,17 +197,24 @@ for (const [name, value, wrong] of data.figures) {
   element('dt', name, $('figures'));
   element('dd', value, $('figures'), wrong ? 'wrong' : '');
 }
-const fullest = data.nodes.map((node, k) => [node, k]).filter(([node]) => node.kind & HOST).sort((a, b) => b[0].used - a[0].used);
-for (const [node, k] of fullest.slice(0, 40)) {
-  const bar = element('div', undefined, $('bars'), 'bar'), line = element('div', undefined, bar);
-  element('b', node.id, line);
-  element('span', `${number(node.load)} / ${number(node.limit)}`, line, node.over ? 'wrong' : '');
-  const fill = element('i', undefined, bar);
-  fill.style.setProperty('--u', Math.min(100, node.used * 100) + '%');
-  fill.style.setProperty('--c', node.over ? data.colours.over : data.colours.hosts[2][1]);
-  bar.onclick = () => pick(picked === k ? null : k);
+const MOST_BARS = 40;
+function bars(where, nouns, rows) {
+  for (const [name, load, limit, share, over, click] of rows.slice(0, MOST_BARS)) {
+    const bar = element('div', undefined, $(where), 'bar'), line = element('div', undefined, bar);
+    element('b', name, line);
+    element('span', `${number(load)} / ${number(limit)}`, line, over ? 'wrong' : '');
+    const fill = element('i', undefined, bar);
+    fill.style.setProperty('--u', Math.min(100, share * 100) + '%');
+    fill.style.setProperty('--c', over ? data.colours.over : data.colours.hosts[2][1]);
+    bar.onclick = click;
+  }
+  if (rows.length > MOST_BARS) element('p', `and ${rows.length - MOST_BARS} more ${nouns}`, $(where), 'note');
 }
-if (fullest.length > 40) element('p', `and ${fullest.length - 40} more hosts`, $('bars'), 'note');
+const show = k => () => pick(picked === k ? null : k);
+bars('bars', 'hosts', data.nodes.map((node, k) => [node.id, node.load, node.limit, node.used, node.over, show(k), node.kind])
+  .filter(row => row[6] & HOST).sort((a, b) => b[3] - a[3]));
+bars('sinks', 'sinks', data.sinks.map(([id, results, hosted, limit, over]) =>
+  [id, results + hosted, limit, limit === null ? 0 : (results + hosted) / limit, over, show(data.nodes.findIndex(node => node.id === id))]));
 
 /* the table: found by every word, sorted by any column */
 const body = $('table').tBodies[0], heads = [...$('table').tHead.rows[0].cells];
