@@ -32,6 +32,20 @@ def test_tabs_and_other_encodings_say_the_same(encoding: str, tmp_path: Path) ->
     assert load(write_files(tmp_path / "b", files)).digest == plain.digest  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("below", ["\n  \n", ",,,,\n,,,,\n", "\n,\n,,,,,,,\n"], ids=["lines", "separators", "uneven"])
+def test_what_spreadsheets_leave_below_a_table_says_nothing(below: str, tmp_path: Path) -> None:
+    plain = load(write_files(tmp_path / "a"))
+    assert (
+        load(write_files(tmp_path / "b", {name: text + below for name, text in PLAIN.items()})).digest == plain.digest
+    )
+
+
+def test_lines_are_right_behind_empty_rows(tmp_path: Path) -> None:
+    text = "id,node,rate,region\n,,,\np1,edge1,25,north\n,,,\np2,edge2,soon,south\n"
+    with pytest.raises(InvalidInput, match=r"pressure\.csv, row 5, field rate: not a number"):
+        load(write_files(tmp_path, {"pressure.csv": text}))
+
+
 def test_lines_are_right_in_any_dialect(tmp_path: Path) -> None:
     text = "id;node;rate;region\np1;edge1;25;north\np2;edge2;soon;south\n"
     with pytest.raises(InvalidInput, match=r"pressure\.csv, row 3, field rate: not a number"):

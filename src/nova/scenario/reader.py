@@ -10,10 +10,12 @@ import csv
 import io
 import zlib
 from collections.abc import Callable, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from nova.model.errors import InvalidInput
@@ -200,10 +202,18 @@ def _csv(path: Path, faults: Faults, matrix: Callable[[list[str]], bool]) -> Tab
         return _careful_csv(path, names, dialect, faults)
     if content.num_columns != len(names):
         return _careful_csv(path, names, dialect, faults)
+    if names and all(column.null_count for column in content.columns):
+        blank = reduce(pc.and_, (column.is_null() for column in content.columns))
+        content = content.filter(pc.invert(blank))
     columns = {name: _plain(column) for name, column in zip(names, content.columns, strict=True)}
     return Table(
         str(path), columns, content.num_rows, faults, lambda: [line for line, _ in _records(path, dialect)][1:]
     )
+
+
+def _blank(record: list[str]) -> bool:
+    """Whether a record says nothing: a blank line, or the separators alone that spreadsheets write below a table."""
+    return not any(record) or (len(record) == 1 and not record[0].strip())
 
 
 def _records(path: Path, dialect: Dialect) -> list[tuple[int, list[str]]]:
@@ -213,7 +223,7 @@ def _records(path: Path, dialect: Dialect) -> list[tuple[int, list[str]]]:
         reader = csv.reader(file, delimiter=dialect.delimiter)
         start = 1
         for record in reader:
-            if record and (len(record) > 1 or record[0].strip()):
+            if not _blank(record):
                 records.append((start, record))
             start = reader.line_num + 1
     return records
@@ -223,7 +233,7 @@ def _header(path: Path, dialect: Dialect, faults: Faults) -> list[str] | None:
     try:
         with text_of(path, dialect) as file:
             for record in csv.reader(file, delimiter=dialect.delimiter):
-                if record and (len(record) > 1 or record[0].strip()):
+                if not _blank(record):
                     return record
     except UnicodeDecodeError:
         _note_encoding(path, faults)
