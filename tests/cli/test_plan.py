@@ -128,6 +128,14 @@ def test_a_plan_replaces_a_plan_and_leaves_other_files(tmp_path: Path) -> None:
     assert not [other for other in tmp_path.iterdir() if other.name.startswith(".")]
 
 
+@pytest.mark.parametrize("name", ["plan.html", "plan.PNG", "plan.json"])
+def test_a_file_is_no_folder_for_a_plan(name: str, scenario_file: Path, tmp_path: Path) -> None:
+    result = invoke("plan", scenario_file, "-o", tmp_path / name)
+    assert result.exit_code == 2
+    assert "its picture comes from `nova show`" in result.stderr
+    assert not (tmp_path / name).exists()
+
+
 @pytest.mark.parametrize("in_the_way", ["file", "folder"])
 def test_other_things_are_not_overwritten(in_the_way: str, scenario_file: Path, tmp_path: Path) -> None:
     target = tmp_path / "plan"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from nova.model.problem import Problem
 
 app = typer.Typer()
+NO_FOLDERS = (".html", ".htm", ".png", ".svg", ".pdf", ".json", ".yaml", ".yml", ".xlsx", ".txt")
+"""Endings with which nobody means a folder."""
 
 
 @app.command()
@@ -141,6 +143,10 @@ def _targets(outputs: list[Path]) -> tuple[Path | None, list[Path]]:
 
     files = [path for path in outputs if path.suffix.lower() in ENDINGS and not path.is_dir()]
     folders = [path for path in outputs if path not in files]
+    for path in folders:
+        if path.suffix.lower() in NO_FOLDERS and not path.is_dir():
+            ways = "its table a file in .csv or .parquet, its picture comes from `nova show`, and `--json` prints it"
+            raise InvalidInput(f"{path}: a plan is a folder; {ways}")
     if len(folders) > 1:
         raise InvalidInput(f"one folder for the plan, please, not {len(folders)}: {', '.join(map(str, folders))}")
     for folder in folders:
