@@ -427,6 +427,10 @@ def test_what_is_no_folder_of_events_is_refused(tmp_path: Path, fresh: Path) -> 
         ("[]", "format 1 expected"),
         (json.dumps({**document, "nova_events": 9}), "(found 9)"),
         (json.dumps({**document, "id": "12"}), "32 hexadecimal digits"),
+        (json.dumps({**document, "about": 3}), "field about: an object expected (found 3)"),
+        (json.dumps({**document, "about": {"inputs": 3}}), "field about.inputs: an object expected (found 3)"),
+        (json.dumps({**document, "about": {"stability": None}}), "field about.stability: an object expected"),
+        (json.dumps({**document, "about": {"inputs": {"\ud800": 1}}}), "half a character"),
     ):
         marker.write_text(wrong)
         with pytest.raises(InvalidInput) as error:

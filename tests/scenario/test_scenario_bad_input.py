@@ -689,6 +689,12 @@ def test_blank_lines_and_quoted_newlines_count_as_lines(tmp_path: Path) -> None:
     assert [(fault.row, fault.field) for fault in found] == [(3, "id"), (6, "rate")]
 
 
+def test_a_field_too_long_for_the_careful_reader_still_has_its_fault_told(tmp_path: Path) -> None:
+    nodes = FILES["nodes.csv"].replace("fog,120", f"{'x' * 200_000},-120")
+    with pytest.raises(InvalidInput, match=r"nodes\.csv, row 4, field capacity: negative"):
+        load(write_files(tmp_path, {"nodes.csv": nodes}))
+
+
 def test_gzipped_tables_name_lines_too(tmp_path: Path) -> None:
     changes = {
         "scenario.yaml": SCENARIO.replace("humidity.csv", "humidity.csv.gz"),

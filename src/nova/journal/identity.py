@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nova.model.errors import Fault, InvalidInput
-from nova.model.reading import each_once, whole
+from nova.model.reading import parse_json, short, whole
 
 MARKER = "store.json"
 FORMAT = 1
@@ -40,11 +40,9 @@ class Identity:
         """The identity of a folder. Raises `InvalidInput` where it is no folder of events."""
         path = folder / MARKER
         try:
-            document = json.loads(whole(path), object_pairs_hook=each_once)
+            document = parse_json(whole(path), str(path))
         except OSError as error:
             raise InvalidInput([Fault(str(path), f"not a folder of events: {error.strerror}")]) from None
-        except (ValueError, RecursionError) as error:
-            raise InvalidInput([Fault(str(path), f"not JSON: {error}")]) from None
         if not isinstance(document, dict) or document.get("nova_events") != FORMAT:
             found = document.get("nova_events") if isinstance(document, dict) else document
             raise InvalidInput([Fault(str(path), f"format {FORMAT} expected", field="nova_events", value=found)])
@@ -55,6 +53,10 @@ class Identity:
         if len(key) != 16:
             raise InvalidInput([Fault(str(path), "32 hexadecimal digits expected", None, "id", document.get("id"))])
         about = document.get("about") or {}
-        if not isinstance(about, dict) or not isinstance(about.get("stability", {}), dict):
-            raise InvalidInput([Fault(str(path), "an object expected", None, "about", about)])
+        parts = {"about": about}
+        if isinstance(about, dict):
+            parts |= {f"about.{name}": about[name] for name in ("stability", "inputs") if name in about}
+        for place, part in parts.items():
+            if not isinstance(part, dict):
+                raise InvalidInput([Fault(str(path), "an object expected", None, place, short(part))])
         return Identity(key, about)

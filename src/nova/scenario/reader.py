@@ -206,9 +206,16 @@ def _csv(path: Path, faults: Faults, matrix: Callable[[list[str]], bool]) -> Tab
         blank = reduce(pc.and_, (column.is_null() for column in content.columns))
         content = content.filter(pc.invert(blank))
     columns = {name: _plain(column) for name, column in zip(names, content.columns, strict=True)}
-    return Table(
-        str(path), columns, content.num_rows, faults, lambda: [line for line, _ in _records(path, dialect)][1:]
-    )
+    return Table(str(path), columns, content.num_rows, faults, lambda: _lines(path, dialect, content.num_rows))
+
+
+def _lines(path: Path, dialect: Dialect, rows: int) -> Sequence[int]:
+    """The line on which each row starts. A field may be longer than the careful reader takes: then as if each row had
+    one line."""
+    try:
+        return [line for line, _ in _records(path, dialect)][1:]
+    except csv.Error:
+        return range(2, rows + 2)
 
 
 def _blank(record: list[str]) -> bool:

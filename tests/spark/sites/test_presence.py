@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,6 +95,16 @@ def test_whoever_is_busy_is_heard_of_and_told_when_another_took_over(
     with pytest.raises(NovaError, match="given up by 'hq'"):
         wait_until(lambda: fog.check() is not None, 20)
     fog.end()
+
+
+def test_a_notice_that_is_no_file_is_told(tmp_path: Path) -> None:
+    """Anybody who sees the folder can put a pipe there: reading it would never end."""
+    board = presence.FolderBoard(tmp_path)
+    assert board.read("claims/a") is None
+    (tmp_path / "claims").mkdir()
+    os.mkfifo(tmp_path / "claims" / "a")
+    with pytest.raises(InvalidInput, match="claims/a: this is a pipe, not a file"):
+        board.read("claims/a")
 
 
 def test_a_folder_has_one_run(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from pydantic import Field
 
 from nova.files import name_of, write_safely
 from nova.model.errors import NovaError
-from nova.model.reading import noted, read_text
+from nova.model.reading import noted, read_text, whole
 
 Moment = Annotated[float, Field(ge=0, lt=datetime.max.replace(tzinfo=UTC).timestamp())]
 """Seconds since 1970."""
@@ -78,7 +78,7 @@ class FolderBoard:
 
     def read(self, name: str) -> str | None:
         try:
-            return (self.folder / name).read_text(errors="replace")
+            return whole(self.folder / name).decode(errors="replace")
         except FileNotFoundError:
             return None
 
