@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import auctions
+import market
 from builders import write_scenario
 from nova import optimizer
 from nova.model import plan as plans
@@ -13,6 +17,7 @@ from nova.model.errors import InvalidInput
 from nova.placement.resolve import resolve
 from nova.scenario import Scenario, load
 from nova.spark.job.folder import RunFolder
+from nova.spark.job.run import Run, Settings
 from nova.spark.replan.handover import Switch, hand_in, read_plan, switch_of
 from nova.spark.replan.newcomers import Newcomers, NewSource
 from nova.spark.replan.watch import Watch
@@ -158,3 +163,64 @@ def test_new_queries_need_a_run_of_their_own(tmp_path: Path, run: RunFolder, sce
     watch.poll()
     assert "start another run" in watch.refused[0]
     assert run.plan_names() == ["00000"]
+
+
+SAME = "TUMBLE({0}.at, INTERVAL '2' SECOND) = TUMBLE({1}.at, INTERVAL '2' SECOND)"
+THREE = f"""SELECT b.value, a.category, p.city FROM bids b
+    JOIN auctions a ON b.auction = a.id AND {SAME.format("b", "a")}
+    JOIN people p ON a.seller = p.id AND {SAME.format("a", "p")} WHERE b.value > 20"""
+
+
+def test_new_sources_of_filtered_streams_have_rows_too(tmp_path: Path) -> None:
+    scenario = load(write_scenario(tmp_path / "s", auctions.document("SELECT value FROM bids WHERE value > 20")))
+    run = RunFolder(tmp_path / "run")
+    run.open(scenario.digest, optimizer.optimize(scenario.problem, scenario.options), scenario.problem)
+    (tmp_path / "events.jsonl").write_text(
+        '{"event": "source_added", "stream": "bids", "source": "b3", "node": "fog", "rate": 5}\n'
+    )
+    watch = started(tmp_path, run, scenario)
+    watch.poll()
+    assert watch.refused == []
+    assert {new.stream for new in watch.newcomers.sources} == {"bids", "q.bids", "q.shadow"}
+    plan, _ = read_plan(run, run.plan_names()[-1], scenario.problem)
+    assert len(plan.joins) == 3
+
+
+def test_a_running_join_of_three_streams_takes_no_new_sources(tmp_path: Path) -> None:
+    scenario = load(write_scenario(tmp_path / "s", market.document({"q": THREE})))
+    run = RunFolder(tmp_path / "run")
+    run.open(scenario.digest, optimizer.optimize(scenario.problem, scenario.options), scenario.problem)
+    (tmp_path / "events.jsonl").write_text(
+        '{"event": "source_added", "stream": "people", "source": "p3", "node": "fog", "rate": 5}\n'
+        '{"event": "source_removed", "stream": "people", "source": "p2"}\n'
+        '{"event": "source_added", "stream": "people", "source": "p2", "node": "fog", "rate": 5}\n'  # comes back
+    )
+    watch = started(tmp_path, run, scenario)
+    watch.poll()
+    assert [("row 1" in told, "takes no new sources" in told) for told in watch.refused] == [(True, True)]
+
+
+def test_events_drive_a_join_of_three_streams(spark: Any, tmp_path: Path) -> None:
+    tables = market.tables()
+    scenario = load(market.scenario(tmp_path / "s", tables, {"q": THREE}, 4))
+    plan = optimizer.optimize(scenario.problem, scenario.options)
+    host = plan.table(scenario.problem)["node"].to_pylist()[-1]
+    events = tmp_path / "events.jsonl"
+    run = Run(spark, scenario, plan, Settings(tmp_path / "run", until_end=True, watch=events))
+
+    def fail_later(run: Run) -> None:
+        if not events.exists() and run.running[0].meter.batches:
+            events.write_text(f'{{"event": "node_removed", "node": "{host}"}}\n')
+
+    run.start()
+    run.wait(fail_later)
+    epochs = run.report()["epochs"]
+    assert {query: [one["plan"] for one in taken] for query, taken in epochs.items()} == {
+        query: ["00000", "00001"] for query in ("q.1", "q")
+    }
+    for name, table in tables.items():
+        spark.createDataFrame(table).createOrReplaceTempView(name)
+    batch = re.sub(r"TUMBLE\((\w)\.at, [^)]*\)", r"(unix_micros(\1.at) div 2000000)", THREE)
+    found = pq.read_table(tmp_path / "run" / "results").to_pylist()
+    assert found
+    assert auctions.rows(row.values() for row in found) == auctions.rows(spark.sql(batch).collect())

@@ -214,15 +214,9 @@ class SelectivityMeasured(Event):
 
     def check(self, ahead: NamesAhead) -> Iterator[Finding]:
         yield from _check_whole(self, ahead)
-        names = ahead.names
-        row = -1 if self.query in ahead.queries else names.query_rows.get(self.query, -1)
-        if row < 0:
+        if self.query in ahead.queries or self.query not in ahead.names.query_rows:
             return
-        rule = names.rule(row)
-        planned = dict(rule.pipeline.shares)
-        known = [name for name in planned if planned[name] > 0 and names.filtered_stream(self.query, name) >= 0]
-        known += ["join"] if not names.parts_of(row) and not rule.pipeline.single else []
-        known += ["group"] if rule.pipeline.group is not None else []
+        known = planned_shares(ahead.names, self.query)
         for name in self.selectivity:
             if name not in known:
                 message = f"nothing that the plan of this query goes by; there are {', '.join(known) or 'none'}"
@@ -266,6 +260,21 @@ class SelectivityMeasured(Event):
                 shares = {**dict(one.pipeline.shares), **self.selectivity}
                 origins = {**dict(one.pipeline.origins), **dict.fromkeys(self.selectivity, measured)}
                 one.pipeline = replace(one.pipeline, shares=tuple(shares.items()), origins=tuple(origins.items()))
+
+
+def planned_shares(names: Names, query: str) -> dict[str, float]:
+    """What the plan of a query goes by, by name as in `selectivity`; NaN where it goes by a guess that has no such
+    value."""
+    row = names.query_rows[query]
+    rule = names.rule(row)
+    told, group = dict(rule.pipeline.shares), rule.pipeline.group
+    planned = {name: share for name, share in told.items() if share > 0 and names.filtered_stream(query, name) >= 0}
+    if not names.parts_of(row) and not rule.pipeline.single:
+        planned["join"] = told.get("join", math.nan if rule.output is None else rule.output.share.value)
+    if group is not None:
+        most = math.inf if rule.output is None else rule.output.most
+        planned["group"] = told.get("group", math.nan if math.isinf(most) else most * group.slide_us / 1e6)
+    return planned
 
 
 def _check_pair(event: PairAllowed | PairWithdrawn, ahead: NamesAhead) -> Iterator[Finding]:

@@ -34,12 +34,12 @@ from nova.spark.sources.inputs import MOST_BYTES, Input
 from nova.spark.sources.tuples import HIDDEN, REASON, column_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
 START = "_start"
 """Start of a group's window, in µs since 1970."""
-ROWS = "_rows"
-"""How many rows a partial aggregate is made of."""
+PAIRS = "pairs"
+"""Under which Spark counts the pairs of a batch that join."""
 AFTER_END = 10**8
 """Added to the number of the last batch where what is left is written at the end of the input."""
 CROWDED = 10_000
@@ -100,26 +100,30 @@ class Around:
 
     def write(self, frame: DataFrame, batch: int) -> None:
         """Filter, then project or group, and write."""
-        if self.unmatched is None:
-            self._write(frame, batch)
-            return
-        joined = (frame if self.pipeline.match is None else frame.where(self.pipeline.match)).persist()
-        try:
-            lone = self.unmatched.of_batch(joined, batch, self.watermark_us())
-            self._write(joined.unionByName(_frame(frame.sparkSession, lone)) if len(lone) else joined, batch)
-        finally:
-            joined.unpersist()
+        from pyspark.sql import Observation
 
-    def _write(self, frame: DataFrame, batch: int) -> None:
-        rows = self._passing(frame)
+        pairs = Observation()
+        if self.unmatched is None:
+            self._write(_counted(self._passing(frame), pairs), batch)
+        else:
+            joined = (frame if self.pipeline.match is None else frame.where(self.pipeline.match)).persist()
+            try:
+                lone = self.unmatched.of_batch(joined, batch, self.watermark_us())
+                rows = _counted(joined, pairs)
+                rows = rows.unionByName(_frame(frame.sparkSession, lone)) if len(lone) else rows
+                self._write(self._passing(rows), batch)
+            finally:
+                joined.unpersist()
+        self.counted.joined(batch, int(pairs.get[PAIRS]))
+
+    def _write(self, rows: DataFrame, batch: int) -> None:
         if self.pipeline.group is None:
-            written = self._hand_on(project(rows, self.pipeline), batch)
-            self._joined(written if self.unmatched is None else None)
+            self._hand_on(project(rows, self.pipeline), batch)
             return
-        group, spark = self.pipeline.group, frame.sparkSession
+        group, spark = self.pipeline.group, rows.sparkSession
         groups = Kept(self.folder)
         state, closed = groups.before(batch)
-        fresh = self._partials(rows, group)
+        fresh = partial(rows, group).toArrow()
         if closed is not None:
             fresh = fresh.filter(pc.greater(fresh[START], closed))
         state = fresh if state is None else pa.concat_tables([state, fresh])
@@ -129,7 +133,7 @@ class Around:
             closed = until if closed is None else max(until, closed)
         over = pc.less_equal(state[START], closed) if closed is not None else pa.nulls(len(state), pa.bool_())
         self._hand_on(finish(spark, state.filter(over), self.pipeline), batch)
-        self._closed(state.filter(over), group)
+        self._closed(state.filter(over), group, batch)
         groups.save(batch, _merged(spark, state.filter(pc.invert(pc.fill_null(over, False))), group), closed)
 
     def end(self, spark: SparkSession) -> None:
@@ -152,40 +156,37 @@ class Around:
             return
         state, closed = groups.before(last + 1)
         if rows is not None:
-            fresh = self._partials(rows, self.pipeline.group)
+            fresh = partial(rows, self.pipeline.group).toArrow()
             if closed is not None:  # a run that died after it had written them comes here again
                 fresh = fresh.filter(pc.greater(fresh[START], closed))
             state = fresh if state is None else pa.concat_tables([state, fresh])
         if state is None or not state.num_rows:
             return
         self._hand_on(finish(spark, state, self.pipeline), AFTER_END + last)
-        self._closed(state, self.pipeline.group)
+        self._closed(state, self.pipeline.group, AFTER_END + last)
+        self.counted.note(AFTER_END + last, {})
         latest = pc.max(state[START]).as_py()
         groups.save(last, state.slice(0, 0), latest if closed is None else max(latest, closed))
 
     def _passing(self, rows: DataFrame) -> DataFrame:
         return rows if self.pipeline.where is None else rows.where(self.pipeline.where)
 
-    def _hand_on(self, rows: DataFrame, batch: int) -> int | None:
-        return self.inner.write(self.inner.attach(rows, None), batch)
+    def _hand_on(self, rows: DataFrame, batch: int) -> None:
+        self.inner.write(self.inner.attach(rows, None), batch)
 
-    def _partials(self, rows: DataFrame, group: Grouping) -> pa.Table:
-        """Rows as partial aggregates, and counted."""
-        fresh = partial(rows, group).toArrow()
-        self._joined(rows_in(fresh, group) if self.unmatched is None else None)
-        return fresh.drop_columns(ROWS) if ROWS in fresh.column_names else fresh
-
-    def _joined(self, rows: int | None) -> None:
-        """So many joined rows satisfy all conditions; None: nobody knows."""
-        known = self.counted.joined
-        self.counted.joined = None if rows is None or known is None else known + rows
-
-    def _closed(self, state: pa.Table, group: Grouping) -> None:
+    def _closed(self, state: pa.Table, group: Grouping, batch: int) -> None:
         """Count the groups of windows that are over; keys that hold others within them are not told apart."""
         names = [START, *(name for name, _ in group.keys)]
         if state.num_rows and not any(pa.types.is_nested(state.schema.field(name).type) for name in names):
-            self.counted.groups += state.group_by(names).aggregate([]).num_rows
-            self.counted.windows += len(pc.unique(state[START]))
+            groups = state.group_by(names).aggregate([]).num_rows
+            self.counted.closed(batch, groups, len(pc.unique(state[START])))
+
+
+def _counted(rows: DataFrame, pairs: Observation) -> DataFrame:
+    """The same rows, counted as they pass."""
+    from pyspark.sql import functions as F
+
+    return rows.observe(pairs, F.count(F.lit(1)).alias(PAIRS))
 
 
 def project(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -213,14 +214,7 @@ def partial(rows: DataFrame, grouping: Grouping) -> DataFrame:
         return spread.select(START, *keys, *_columns(grouping.partial))
     named = spread.select("*", *keys)
     names = [name for name, _ in grouping.keys]
-    made = _aggregated(named, ["node", START, *names], (*grouping.partial, (ROWS, "count(*)")))
-    return made.drop("node")
-
-
-def rows_in(fresh: pa.Table, grouping: Grouping) -> int:
-    """Rows that partial aggregates are made of, each counted once though it may be in several windows."""
-    rows = pc.sum(fresh[ROWS]).as_py() or 0 if ROWS in fresh.column_names else fresh.num_rows
-    return int(rows) if grouping.by_join else int(rows) * grouping.slide_us // grouping.size_us
+    return _aggregated(named, ["node", START, *names], grouping.partial).drop("node")
 
 
 def finish(spark: SparkSession, state: pa.Table, pipeline: Pipeline) -> DataFrame:

@@ -187,6 +187,8 @@ class Meter:
                 known = self.first_time is not None and self.last_time is not None
                 self.first_time = min(tally.first_time, self.first_time or 0) if known else tally.first_time
                 self.last_time = max(tally.last_time, self.last_time or 0) if known else tally.last_time
+            if self.selectivity is not None:
+                self.selectivity.span(number, tally.first_time, tally.last_time)
             self._open.setdefault(number, Counter()).update(tally.buckets)
             self._recent.append(_Batch(done_s, sum(tally.tuples.values()), results, tally.copies, took, self.last_time))
             while len(self._recent) > 2 and self._recent[1].done_s < done_s - RECENT_S:
@@ -225,7 +227,7 @@ class Meter:
                 return
             self._seen = number
             if self.selectivity is not None:
-                self.selectivity.note(report.get("observedMetrics") or {})
+                self.selectivity.note(number, report.get("observedMetrics") or {})
             moment = report.get("eventTime", {}).get("watermark")
             if moment is not None:
                 behind = datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp() * 1e6
@@ -316,5 +318,5 @@ class Meter:
                 if self.batch_ms
                 else None,
                 "state": self.state,
-                "selectivity": {} if self.selectivity is None else self.selectivity.shares(self.event_s),
+                "selectivity": {} if self.selectivity is None else self.selectivity.shares(),
             }

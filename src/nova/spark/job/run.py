@@ -32,7 +32,7 @@ from nova.spark.job.job import Job, NewPlan, routes_of
 from nova.spark.job.listener import Listener
 from nova.spark.job.meter import Meter
 from nova.spark.job.schedule import Schedule
-from nova.spark.job.selectivity import selectivity_of
+from nova.spark.job.selectivity import Selectivity, selectivity_of
 from nova.spark.job.sinks import HandOver, open_sink
 from nova.spark.job.tally import Tally
 from nova.spark.job.unmatched import Unmatched
@@ -163,8 +163,6 @@ class Run:
         made = any(query.makes is not None for query in scenario.problem.queries)
         if settings.emulate and (made or any(query.pipeline.single for query in scenario.problem.queries)):
             raise InvalidInput("--emulate follows joins of two streams")
-        if settings.watch is not None and made:
-            raise InvalidInput("--watch follows joins of two streams: hand plans to the run, as `nova events` says")
         longest_s = max(query.window_ms for query in scenario.problem.queries) / 1000
         self.emulation = (
             None
@@ -333,6 +331,7 @@ class Run:
                     end = time.time() + self.settings.duration_s
                 self._collect()
                 if self.watch is not None:
+                    self._tell_shares(self.watch)
                     self.watch.poll()
                 self._start_more()
                 for one in self.running:
@@ -389,20 +388,38 @@ class Run:
 
     def measured(self) -> list[SelectivityMeasured]:
         """What the run has measured of each query, as events."""
+        found: dict[str, dict[str, float]] = {}
+        for whole, counted in self._counted():
+            found.setdefault(whole, {}).update(self._named(whole, counted.shares()))
+        return [SelectivityMeasured(query=query, selectivity=shares) for query, shares in found.items() if shares]
+
+    def _counted(self) -> list[tuple[str, Selectivity]]:
+        """What is counted of each join, with the query that it is the whole or a part of."""
         reader = {stream: one.id for one in self.problem.queries for stream in (one.left, one.right)}
         makes = {one.id: one.makes for one in self.problem.queries}
-        numbers = {one.id: number for number, one in enumerate(self.problem.queries)}
-        found: dict[str, dict[str, float]] = {}
+        found = []
         for one in self.running:
             whole = one.meter.query
             while (made := makes[whole]) is not None:  # one of several joins: what it reads counts as the query's
                 streams = [made, *(row for row, derived in self.problem.derived.items() if derived.base == made)]
                 whole = next(reader[row] for row in streams if row in reader)
-            shares = {} if one.meter.selectivity is None else one.meter.selectivity.shares(one.meter.event_s)
-            if self.problem.queries[numbers[whole]].pipeline.order is not None:
-                shares.pop("join", None)  # each of its joins has its own
-            found.setdefault(whole, {}).update(shares)
-        return [SelectivityMeasured(query=query, selectivity=shares) for query, shares in found.items() if shares]
+            if one.meter.selectivity is not None:
+                found.append((whole, one.meter.selectivity))
+        return found
+
+    def _named(self, whole: str, shares: dict[str, float]) -> dict[str, float]:
+        """The shares of one join as the query names them."""
+        query = next(one for one in self.problem.queries if one.id == whole)
+        if query.pipeline.order is not None:
+            shares.pop("join", None)  # each of its joins has its own
+        return shares
+
+    def _tell_shares(self, watch: Watch) -> None:
+        """Append to the events what was measured and is far from what the plan goes by."""
+        for whole, counted in self._counted():
+            far = self._named(whole, counted.far(watch.planned(whole)))
+            if far and watch.tell(SelectivityMeasured(query=whole, selectivity=far)):
+                counted.tell()
 
     def report(self) -> dict[str, Any]:
         """What the run did, as plain values."""

@@ -45,9 +45,8 @@ class Sink(Protocol):
         already."""
         ...
 
-    def write(self, frame: DataFrame, batch: int) -> int | None:
-        """Write the results of one batch; returns how many, where it knows. `frame` must be read as a whole: state is
-        saved along the way."""
+    def write(self, frame: DataFrame, batch: int) -> None:
+        """Write the results of one batch. `frame` must be read as a whole: state is saved along the way."""
         ...
 
 
@@ -112,39 +111,31 @@ class WriteFiles:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         file = Path(self.staging) / f"{uuid.uuid4().hex}.{FILES[self.format]}"
-        rows = 0
-        for so_many in (written := _Writer(self.format, file)).all(self.matcher(batches)):
-            rows += so_many
-        if written.opened:
-            yield pa.record_batch({"file": pa.array([str(file)]), "rows": pa.array([rows], pa.int64())})
+        if write_batches(self.matcher(batches), self.format, file):
+            yield pa.record_batch({"file": pa.array([str(file)])})
 
 
-class _Writer:
-    """Writes record batches to one file, which is only made when there is something to write."""
-
-    def __init__(self, format: str, file: Path) -> None:  # noqa: A002
-        self.format, self.file, self.opened = format, file, False
-
-    def all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-        """Write everything; yields the rows of each batch written."""
-        parquet: pq.ParquetWriter | None = None
-        try:
-            for batch in batches:
-                if not batch.num_rows:
-                    continue
-                if not self.opened:
-                    self.file.parent.mkdir(parents=True, exist_ok=True)
-                self.opened = True
-                if self.format == "parquet":
-                    parquet = parquet or pq.ParquetWriter(self.file, batch.schema, compression="snappy")
-                    parquet.write_batch(batch)
-                else:
-                    with self.file.open("a") as out:
-                        out.writelines(f"{line}\n" for line in json_lines(batch))
-                yield batch.num_rows
-        finally:
-            if parquet is not None:
-                parquet.close()
+def write_batches(batches: Iterable[pa.RecordBatch], format: str, file: Path) -> bool:  # noqa: A002
+    """Write record batches to one file, which is only made when there is something to write; returns whether it is."""
+    parquet: pq.ParquetWriter | None = None
+    opened = False
+    try:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            if not opened:
+                file.parent.mkdir(parents=True, exist_ok=True)
+            opened = True
+            if format == "parquet":
+                parquet = parquet or pq.ParquetWriter(file, batch.schema, compression="snappy")
+                parquet.write_batch(batch)
+            else:
+                with file.open("a") as out:
+                    out.writelines(f"{line}\n" for line in json_lines(batch))
+    finally:
+        if parquet is not None:
+            parquet.close()
+    return opened
 
 
 ID = "id"
@@ -219,12 +210,11 @@ class Files:
 
     def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
         rows, make = joined(pairs, matcher)
-        return rows.mapInArrow(WriteFiles(make, self.format, str(self.staging)), "file string, rows bigint")
+        return rows.mapInArrow(WriteFiles(make, self.format, str(self.staging)), "file string")
 
-    def write(self, frame: DataFrame, batch: int) -> int:
+    def write(self, frame: DataFrame, batch: int) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        told = frame.collect()
-        written = sorted(row.file for row in told)
+        written = sorted(row.file for row in frame.collect())
         before = takewhile(Path.exists, (self._file(batch, part) for part in count()))
         for old in reversed(list(before)):  # of an earlier attempt; from the last, so that no gap hides others
             old.unlink()
@@ -232,7 +222,6 @@ class Files:
             Path(file).rename(self._file(batch, part))
         for left_over in self.staging.iterdir() if self.staging.exists() else ():
             left_over.unlink()  # of tasks that failed or ran twice
-        return sum(int(row.rows) for row in told)
 
 
 @dataclass
@@ -249,7 +238,7 @@ class HandOver:
     def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
         rows, make = joined(pairs, matcher)
         writer = WriteFiles(make, "parquet", str(self.staging))
-        return rows.repartition(1).mapInArrow(writer, "file string, rows bigint")
+        return rows.repartition(1).mapInArrow(writer, "file string")
 
     def write(self, frame: DataFrame, batch: int) -> None:
         file = self.folder / f"{batch:08d}.parquet"

@@ -7,14 +7,17 @@ that had been handed in are not handed in twice.
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from nova.controller import Controller
-from nova.controller.codec import Step, parse_step
+from nova.controller.codec import Step, event_to_json, parse_step
 from nova.controller.events import Event, NodeAdded, NodeRemoved, QueryAdded, SourceAdded
+from nova.controller.events.queries import planned_shares
 from nova.model import plan as plans
 from nova.model.errors import Fault, InvalidInput
 from nova.model.plan import Plan
@@ -89,6 +92,22 @@ class Watch:
             self._handle(line, known=set())
         return len(lines)
 
+    def planned(self, query: str) -> dict[str, float]:
+        """What the plan of a query goes by now, by name as in `selectivity`; nothing of a query that was removed."""
+        names = self.controller.state.names
+        return planned_shares(names, query) if query in names.query_rows else {}
+
+    def tell(self, event: Event) -> bool:
+        """Append an event of the run's own to the file, where others have written whole lines; else it has to wait.
+        Returns whether it is written. It is handled when it is read again, like all others."""
+        with self.events.open("a+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - 1, 0))
+            if file.read() not in (b"", b"\n"):
+                return False
+            file.write(json.dumps(event_to_json(event)).encode() + b"\n")
+        return True
+
     def _handle(self, line: bytes, known: set[int | None]) -> None:
         """One line: a step of the controller, and a plan for the run where it changes anything."""
         self.handled += 1
@@ -98,7 +117,7 @@ class Watch:
             return
         try:
             step = parse_step(line, str(self.events), number)
-            _refuse_queries(step)
+            self._refuse(step)
             changes = self.controller.handle(step.events, step.file, step.line)
             self._welcome(step.events)
         except InvalidInput as error:
@@ -116,12 +135,44 @@ class Watch:
         }
         known = self._sources | {(source.stream, source.id) for source in self.newcomers.sources}
         sources = tuple(
-            NewSource(event.stream, event.source, event.node, event.rate)
+            NewSource(stream, event.source, event.node, event.rate * factor)
             for event in events
-            if isinstance(event, SourceAdded) and (event.stream, event.source) not in known
+            if isinstance(event, SourceAdded)
+            for stream, factor in self._with_copies(event.stream)
+            if (stream, event.source) not in known
         )
         if nodes or sources:
             self.newcomers = Newcomers(dict(self.newcomers.nodes) | nodes, self.newcomers.sources + sources)
+
+    def _with_copies(self, stream: str) -> Iterator[tuple[str, float]]:
+        """A stream, and what queries make of it by filtering or copying, each with the tuples that travel for each that
+        is born."""
+        names = self.controller.state.names
+        yield stream, 1.0
+        for row, derived in names.derived.items():
+            if names.streams[derived.base] == stream:
+                yield names.streams[row], derived.factor
+
+    def _refuse(self, step: Step) -> None:
+        """Raise where a step is nothing that a run can follow."""
+        faults = []
+        for event in step.events:
+            if isinstance(event, QueryAdded):
+                message = "a run answers the queries of its scenario: start another run for this one"
+                faults.append(Fault(step.file, message, step.line, "query", event.query))
+            elif isinstance(event, SourceAdded) and (event.stream, event.source) not in self._sources:
+                message = "a query of several joins reads this stream, which takes no new sources while it runs"
+                if self._chained(event.stream):
+                    faults.append(Fault(step.file, message, step.line, "source", event.source))
+        if faults:
+            raise InvalidInput(faults)
+
+    def _chained(self, stream: str) -> bool:
+        """Whether a join reads a stream whose results another join reads, or that reads another's."""
+        names = self.controller.state.names
+        row = names.stream_rows.get(stream, -1)
+        readers = names.readers_of(row) if row >= 0 else []
+        return any(names.rule(one).makes is not None or names.parts_of(one) for one in readers)
 
 
 def rehearse(problem: Problem, plan: Plan) -> None:
@@ -133,19 +184,3 @@ def rehearse(problem: Problem, plan: Plan) -> None:
 
 def _lines(text: bytes) -> list[bytes]:
     return [line + b"\n" for line in text.split(b"\n")[:-1]]
-
-
-def _refuse_queries(step: Step) -> None:
-    faults = [
-        Fault(
-            step.file,
-            "a run answers the queries of its scenario: start another run for this one",
-            step.line,
-            "query",
-            event.query,
-        )
-        for event in step.events
-        if isinstance(event, QueryAdded)
-    ]
-    if faults:
-        raise InvalidInput(faults)
