@@ -50,6 +50,22 @@ def test_a_process_gets_its_share_and_no_more(busy: int, share: float) -> None:
     assert not list(FOUND.root.glob(f"nova-{os.getpid()}-*"))
 
 
+@pytest.mark.skipif(isinstance(FOUND, str), reason=f"cgroups: {FOUND}")
+def test_groups_of_a_process_that_was_killed_are_removed_by_the_next() -> None:
+    assert isinstance(FOUND, Cgroups)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left, living = (FOUND.root / f"nova-{pid}-site1" for pid in (ended.pid, os.getppid()))
+    left.mkdir()
+    living.mkdir()
+    try:
+        cgroups()
+        assert not left.exists()
+        assert living.exists()
+    finally:
+        living.rmdir()
+
+
 def test_a_machine_without_groups_says_so() -> None:
     assert cgroups("proc /proc proc rw 0 0\n") == "no cgroups of CPU time are mounted"
 

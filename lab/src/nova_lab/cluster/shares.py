@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,14 @@ class Cgroups:
         for pid in pids:
             (group / "cgroup.procs").write_text(str(pid))
 
+    def sweep(self) -> None:
+        """Remove groups of processes that were killed before they could."""
+        for group in self.root.glob("nova-*-*"):
+            owner = group.name.split("-")[1]
+            if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+                with contextlib.suppress(OSError):  # somebody is left in it, or another process was first
+                    group.rmdir()
+
     def close(self) -> None:
         """Remove the groups; processes that are left go back to where they came from."""
         for group in self.made:
@@ -67,6 +76,7 @@ def cgroups(mounts: str | None = None) -> Cgroups | str:
         try:
             if version == 2 and "cpu" not in _words(found.root / "cgroup.subtree_control"):
                 (found.root / "cgroup.subtree_control").write_text("+cpu")
+            found.sweep()
             found.limit("trial", [], 0.5)
             found.close()
         except OSError as error:
