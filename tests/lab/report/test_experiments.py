@@ -8,7 +8,7 @@ import pytest
 
 from nova.draw.page import Figure, render
 from nova_lab.report.experiment import Setting, between, listing, mean, select, spread
-from nova_lab.report.experiments import EXPERIMENTS, RUNNERS, overload, queueing, scaling
+from nova_lab.report.experiments import EXPERIMENTS, RUNNERS, estimation, overload, queueing, scaling
 from nova_lab.report.published import SCRIPTS_P90_DELTA
 from nova_lab.report.workloads import TOPOLOGIES
 
@@ -80,6 +80,43 @@ def test_growth_is_called_near_linear_only_where_its_exponent_is_near_one(expone
 )
 def test_a_backlog_is_called_level_only_where_it_is(backlog: list[float], grows: bool, level: bool) -> None:
     assert (queueing._grows(backlog), queueing._level(backlog)) == (grows, level)
+
+
+def simulated(approach: str, **figures: float) -> dict[str, object]:
+    """A row of the queueing experiment."""
+    return {"approach": approach, "tuple_p99_ms": 10.0, "delivered_per_s": 1.0, "window_p99_ms": 5.0, **figures}
+
+
+@pytest.mark.parametrize(("longer", "grows"), [(40.0, True), (10.0, False)])
+def test_slices_are_said_to_cost_more_in_longer_windows_only_where_they_do(longer: float, grows: bool) -> None:
+    bursts = [
+        {**simulated(name, tuple_p99_ms=p99), "window_ms": window, "utilisation": queueing.STEADY}
+        for name, window, p99 in (
+            ("nova-window", 100.0, 20.0), ("nova-window", 1000.0, longer),
+            ("nova-grid", 100.0, 10.0), ("nova-grid", 1000.0, 10.0),
+        )
+    ]  # fmt: skip
+    one = {name: {**simulated(name), "backlogs": [0, 1, 1, 1]} for name in ("nova", "sink")}
+    told = queueing._reading(list(one), one, bursts, [])[1]
+    assert told.startswith(
+        f"99th percentile of slices over grid by window length: 0.10 s: 2.00 ×, 1.00 s: {longer / 10:.2f} ×"
+    )
+    assert ("work off a whole window" in told) == grows
+
+
+@pytest.mark.parametrize(("p90", "words"), [(120.0, "20.0 ms above"), (70.0, "30.0 ms below")])
+def test_a_percentile_is_above_or_below_that_of_sink_based(p90: float, words: str) -> None:
+    rows = [
+        {
+            "approach": name,
+            "mean_estimated_ms": 50.0,
+            "mean_measured_ms": 50.0,
+            "p90_estimated_ms": p,
+            "p90_measured_ms": p,
+        }
+        for name, p in (("nova", p90), ("sink", 100.0))
+    ]
+    assert words in estimation._reading(rows, ["nova", "sink"])[0]
 
 
 def test_one_placement_unit_measures_all_approaches_alike():

@@ -181,7 +181,7 @@ def _reading(rows: list[Row], names: list[str]) -> list[str]:
     sentences = [
         f"On measured round-trip times Nova's mean latency is {number(mean(nova, 'mean_measured_ms'))} ms where the "
         f"cost space said {number(mean(nova, 'mean_estimated_ms'))} ms ({100 * off('nova', 'mean'):+.1f} %); its 90th "
-        f"percentile is {number(gain)} ms above that of sink-based."
+        f"percentile is {number(abs(gain))} ms {'above' if gain >= 0 else 'below'} that of sink-based."
     ]
     wide = max(names, key=lambda name: abs(off(name, "mean")))
     sentences.append(

@@ -9,7 +9,7 @@ from nova.draw.page import Figure, Grid, Section, number
 from nova.evaluation.approaches import Row
 from nova.synthetic import draw
 from nova_lab.report.data import space_from
-from nova_lab.report.experiment import Experiment, Setting, Unit, listing
+from nova_lab.report.experiment import Experiment, Setting, Unit, listing, mean, values
 from nova_lab.report.units import Parameters
 from nova_lab.report.workloads import SYNTHETIC_NODES, TOPOLOGIES, available
 
@@ -67,9 +67,9 @@ def section(setting: Setting, rows: list[Row]) -> Section:
             int(row["nodes"]),
             int(row["dimensions"]),
             100 * row["in_two"],
-            None if row["median_relative_error"] is None else 100 * row["median_relative_error"],
-            row["mae_ms"],
-            None if row["tiv_share"] is None else 100 * row["tiv_share"],
+            100 * mean([row], "median_relative_error"),
+            mean([row], "mae_ms"),
+            100 * mean([row], "tiv_share"),
         ]
         for name, row in zip(names, rows, strict=True)
     ]
@@ -103,7 +103,7 @@ def section(setting: Setting, rows: list[Row]) -> Section:
 
 
 def _reading(rows: list[Row]) -> list[str]:
-    known = [row for row in rows if row["median_relative_error"] is not None]
+    known = [row for row in rows if values([row], "median_relative_error")]
     if not known:
         return ["Only drawn coordinates were at hand: there is nothing that they could be wrong about."]
     best = min(known, key=lambda r: float(r["median_relative_error"]))
