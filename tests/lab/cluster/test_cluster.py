@@ -3,8 +3,6 @@ slow by either means."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -32,13 +30,6 @@ def workload() -> Workload:
         return Tuples(np.full(count, source), time_us, draw.normal(size=count), draw.integers(20, size=count))
 
     return Workload(problem, (side(0), side(1)), SECONDS)
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[Cluster]:
-    """Two sites, without cgroups."""
-    with cluster(2, limits="not in this test") as made:
-        yield made
 
 
 def played(on: Cluster, plan: Plan, **speeds: object) -> Outcome:

@@ -145,3 +145,12 @@ PAPER_CLUSTER: Final[dict[str, tuple[int, float, float]]] = {
 }
 """Tuples in two minutes on 14 Raspberry Pis, and the mean and 99.99th percentile of what the paper calls latency: the
 time between two results at the sink."""
+PAPER_CLUSTER_STRESSED: Final[dict[str, tuple[int, float, float]]] = {
+    "nova": (8_805, 13.9, 113.8),
+    "source": (2_211, 54.4, 3_643.0),
+    "top-c": (230, 520.6, 4_433.7),
+    "sink": (546, 223.3, 1_827.7),
+}
+"""The same with stressed sources, as its published notebook prints them; the text has some of them."""
+PAPER_CLUSTER_S: Final = 120.0
+"""Length of the paper's runs."""

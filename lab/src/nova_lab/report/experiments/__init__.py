@@ -34,7 +34,7 @@ RUNNERS: dict[str, Callable[[Setting, Parameters], list[Row]]] = {
     "queueing": queueing.run_approach,
     "bursts": queueing.run_bursts,
     "cluster": queueing.run_cluster,
-    "e2e": e2e.run_cluster,
+    "e2e": e2e.run_approach,
     "maps": maps.run_map,
 }
 """How each kind of unit is computed."""
