@@ -43,8 +43,10 @@ ALIKE = {"tree": "source", "cl-sf": "top-c"}
 NODES, REGIONS, RATE = 14, 4, 1000.0
 """Nodes in all, regions (a pressure and a humidity sensor each), tuples/s of a sensor."""
 DEVICE = 2500.0
-"""Tuples/s that a node of middling speed can take in; the others' speeds lie within a factor of 1.6 of it. A site of
-two cores joins more than that, so that it is the node's speed that bounds a run."""
+"""Tuples/s that a node of middling speed can take in: less than a site joins on a core of its own, so that it is the
+node's speed that bounds a run."""
+UNEQUAL = 0.7
+"""Other nodes' speeds lie within a factor of 2 to this power."""
 STRESS = 0.2
 """Share of its speed that a stressed sensor's node has left for joins."""
 WINDOWS_MS = (1.0, 10.0, 100.0, 1000.0)
@@ -204,7 +206,7 @@ def write_scenario(folder: Path, parameters: Parameters) -> Path:
     a sensor sends tuples in a window."""
     rng = np.random.default_rng(parameters["seed"])
     nodes = [f"pi{i}" for i in range(NODES)]
-    capacity = DEVICE * np.exp2(rng.uniform(-0.7, 0.7, NODES))
+    capacity = DEVICE * np.exp2(rng.uniform(-UNEQUAL, UNEQUAL, NODES))
     sensors = np.arange(1, 1 + 2 * REGIONS)
     capacity[sensors] = np.maximum(capacity[sensors] - RATE, 0.2 * DEVICE) * (STRESS if parameters["stressed"] else 1.0)
     rows = [
@@ -301,8 +303,8 @@ def section(_setting: Setting, rows: list[Row]) -> Section:
 def _setup(rows: list[Row], windows: list[float]) -> str:
     return (
         f"The paper's cluster: {NODES} nodes (a sink, {2 * REGIONS} sensors of {RATE:,.0f} tuples/s in {REGIONS} "
-        f"regions, {NODES - 2 * REGIONS - 1} workers) of unequal speed, from {DEVICE / 1.6:,.0f} to "
-        f"{DEVICE * 1.6:,.0f} tuples/s, the sensors' nodes less what they send; windows of "
+        f"regions, {NODES - 2 * REGIONS - 1} workers) of unequal speed, from {DEVICE / 2**UNEQUAL:,.0f} to "
+        f"{DEVICE * 2**UNEQUAL:,.0f} tuples/s, the sensors' nodes less what they send; windows of "
         f"{listing([f'{w:g} ms' for w in windows])}, about one match per tuple. {_readings(rows)} "
         f"Runs of {between(min(values(rows, 'seconds')), max(values(rows, 'seconds')), 's')}. Every node that joins is "
         "a process with a Spark of its own in real-time mode, up to "
