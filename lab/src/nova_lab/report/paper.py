@@ -24,7 +24,7 @@ Watch = Callable[[int, int, str], None]
 
 LEAD = (
     "Nova decides where the joins of geo-distributed streams run: on which nodes, in how many replicas, on which part "
-    "of each stream. This report repeats the simulations of the paper's evaluation section with our implementation, on "
+    "of each stream. This report repeats the paper's evaluation section with our implementation, on "
     "workloads drawn as the paper describes them, and sets the paper's figures and those of its published scripts "
     "beside ours. A *sub-join* is one pair of sources that may join; a *replica* is the share of a sub-join that runs "
     "on one node, its *host*; capacities and rates are in tuples per second, latencies in milliseconds. Every approach "

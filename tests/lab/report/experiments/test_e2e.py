@@ -13,7 +13,6 @@ from nova.optimizer import optimize
 from nova.scenario import load
 from nova_lab.cluster.cluster import Cluster, Outcome
 from nova_lab.cluster.sensors import drawn
-from nova_lab.report.data import missing_data
 from nova_lab.report.experiment import Setting
 from nova_lab.report.experiments import e2e
 
@@ -48,8 +47,9 @@ def test_a_run_without_results_has_no_latency() -> None:
     assert math.isnan(told["p99.99_gap_ms"])
 
 
-@pytest.mark.skipif(missing_data(e2e.ARCHIVE) is not None, reason=f"{missing_data(e2e.ARCHIVE)}")
-def test_readings_of_the_archive_take_the_place_of_drawn_values() -> None:
+@pytest.mark.shared
+def test_readings_of_the_archive_take_the_place_of_drawn_values(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOVA_DATA", str(shared / "data"))
     scenario, _ = e2e.placed(CASE, "sink")
     before = drawn(scenario, 1.0)
     pressure, humidity = e2e.recorded(scenario.problem, before)
