@@ -11,6 +11,7 @@ import numpy as np
 from nova.costspace import embed
 from nova.model.errors import Infeasible
 from nova.model.load import node_loads
+from nova.model.merges import Merges, merge_loads
 from nova.model.options import Options
 from nova.model.plan import Plan, Summary
 from nova.model.policy import OVERLOAD, usable
@@ -19,6 +20,7 @@ from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
 from nova.placement.assign import Assignment, Start
 from nova.placement.check import check
+from nova.placement.merging import merge_trees
 from nova.placement.resolve import resolve
 from nova.placement.stages import assign_stages
 
@@ -36,6 +38,7 @@ class Planning:
     space: CostSpace = field(init=False)
     joins: SubJoins = field(init=False)
     assignment: Assignment = field(init=False)
+    merges: Merges = field(init=False)
     plan: Plan = field(init=False)
 
 
@@ -74,9 +77,16 @@ def _assign(planning: Planning) -> Assignment:
     return found
 
 
+def _merge(planning: Planning) -> Merges:
+    problem, joins, options = planning.problem, planning.joins, planning.options
+    planning.merges = merge_trees(problem, joins, planning.assignment.replicas, planning.space, options)
+    return planning.merges
+
+
 def _write_down(planning: Planning) -> Plan:
     problem, joins, options, found = planning.problem, planning.joins, planning.options, planning.assignment
     loads = node_loads(joins, found.replicas, len(problem.nodes))
+    loads += merge_loads(problem, joins, found.replicas, planning.merges)
     loads = np.where(loads > 0, loads + problem.nodes.other_load, 0.0)
     above = loads > problem.nodes.limit * (1 + OVERLOAD)
     planning.plan = Plan(
@@ -86,7 +96,10 @@ def _write_down(planning: Planning) -> Plan:
         options,
         overloaded=np.flatnonzero(above).astype(np.int32) if options.allow_overload else np.empty(0, np.int32),
         digest=problem.digest,
-        summary=Summary.of(problem, joins, found.replicas, loads, int(above.sum()), float(found.missing.sum())),
+        summary=Summary.of(
+            problem, joins, found.replicas, loads, int(above.sum()), float(found.missing.sum()), planning.merges
+        ),
+        merges=planning.merges,
     )
     return planning.plan
 
@@ -103,6 +116,7 @@ STAGES: tuple[tuple[str, Callable[[Planning], Any]], ...] = (
     # Here hosts are searched by the cost itself, which is least at the median: `explain` and `show` work the positions
     # out where they are asked for.
     ("assign", _assign),  # Phase III: sub-joins get hosts, whole or cut, by legs, service and waiting
+    ("merge", _merge),  # partial aggregates meet on their way to the sink, where that pays
     ("plan", _write_down),  # replicas, loads and a summary
     ("check", _check),  # a wrong plan never leaves
 )

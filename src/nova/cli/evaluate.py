@@ -103,9 +103,9 @@ def overloads(problem: Problem, plan: Plan) -> list[dict[str, Any]]:
     """The overloaded nodes, worst first: tuples/s that reach them and that they can take."""
     import numpy as np
 
-    from nova.evaluation.metrics import flows, node_limit, node_load, overloaded
+    from nova.evaluation.metrics import flows, node_limit, overloaded, plan_load
 
-    load, limit = node_load(flows(plan), len(problem.nodes)) + problem.nodes.other_load, node_limit(problem)
+    load, limit = plan_load(problem, plan, flows(plan)) + problem.nodes.other_load, node_limit(problem)
     rows = np.flatnonzero(overloaded(load, limit))
     rows = rows[np.argsort(limit[rows] - load[rows], kind="stable")]
     return [
@@ -165,6 +165,8 @@ def _print(estimated: Metrics, measured: Metrics | None, results: Results, over:
             ["results/s over the network", results.network],
         ],
     )
+    for merged in results.merges:
+        typer.echo(merged.said())
     full = [sink for sink in results.sinks if sink.overloaded]
     if full:
         table(

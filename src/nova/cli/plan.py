@@ -121,11 +121,14 @@ def command(
                 "plan": None if folder is None else str(folder),
                 **figures,
                 "placements": found.to_pylist(),
+                **({"merges": [one.as_dict() for one in results.merges]} if results.merges else {}),
                 "warnings": [*loaded.warnings, *notes],
             }
         )
     else:
         print_placements(found, all_rows=all_rows)
+        for merged in results.merges:
+            typer.echo(merged.said())
         _print(figures, outputs or [])
     warn(notes)
     if figures["sliced_sub_joins"]:

@@ -446,9 +446,10 @@ def _print(report: dict[str, Any]) -> None:
             for q in report["queries"]
         ],
     )
+    merging = any(h["merged"] for h in report["hosts"])
     table(
         "Hosts, tuples/s",
-        ["node", "measured", "planned", "capacity", "used %", "planned %", "results"],
+        ["node", "measured", "planned", "capacity", "used %", "planned %", "results", *["merged partials"] * merging],
         [
             (
                 h["node"],
@@ -458,6 +459,7 @@ def _print(report: dict[str, Any]) -> None:
                 percent(h["utilisation"]),
                 percent(h["planned_utilisation"]),
                 h["results"],
+                *[h["merged"]] * merging,
             )
             for h in report["hosts"]
         ],

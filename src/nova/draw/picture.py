@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nova.evaluation.metrics import Flows, Measured, evaluate, flows, node_limit, node_load, overloaded, utilisation
+from nova.evaluation.metrics import Flows, Measured, evaluate, flows, node_limit, overloaded, plan_load, utilisation
 from nova.evaluation.prediction import predict
 from nova.evaluation.results import Results, traffic
 from nova.model.plan import Plan
@@ -83,8 +83,8 @@ def compose(problem: Problem, plan: Plan, most_arrows: int = 600, most_marks: in
     space, joins = plan.space, plan.joins
     plane, project, note = _plane(space.coordinates)
     flow, results = flows(plan), traffic(problem, plan)
-    load, limit = node_load(flow, len(problem.nodes)), node_limit(problem)
-    hosts = np.unique(flow.node).astype(np.int32)
+    load, limit = plan_load(problem, plan, flow), node_limit(problem)
+    hosts = np.union1d(flow.node, plan.merges.to).astype(np.int32)
     sources = np.unique(np.concatenate([joins.left_node, joins.right_node])).astype(np.int32)
     sinks = np.unique(joins.sink).astype(np.int32)
     idle = np.setdiff1d(np.arange(len(problem.nodes)), np.concatenate([hosts, sources, sinks])).astype(np.int32)
@@ -105,7 +105,12 @@ def compose(problem: Problem, plan: Plan, most_arrows: int = 600, most_marks: in
         np.concatenate([flow.node, flow.node]),
         np.concatenate([flow.left, flow.right]),
     )
-    outward = _merge(flow.node, joins.sink[flow.join], flow.load)
+    ways = plan.merges.hops(joins.query[flow.join], flow.node, joins.sink[flow.join])
+    outward = _merge(
+        np.concatenate([start for _, start, _ in ways]),
+        np.concatenate([end for _, _, end in ways]),
+        np.concatenate([flow.load[some] for some, _, _ in ways]),
+    )
     bundled = []
     arrows = []
     for name, (start, end, tuples) in {"into hosts": inward, "to sinks": outward}.items():

@@ -27,8 +27,8 @@ from nova.evaluation.metrics import (
     evaluate,
     flows,
     node_limit,
-    node_load,
     overloaded,
+    plan_load,
 )
 from nova.evaluation.prediction import Felt, Prediction, predict
 from nova.evaluation.results import traffic
@@ -39,7 +39,7 @@ from nova.model.options import LEG_WEIGHTS
 from nova.model.plan import Plan
 from nova.model.prices import Prices
 from nova.model.problem import Floats, Ints, Problem
-from nova.placement.links import crossing, ends_of, made_by
+from nova.placement.links import link_totals
 from nova.placement.median import fermat, virtual_positions
 from nova.scenario.faults import listed, suggestion
 
@@ -198,7 +198,7 @@ class Explainer:
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self.problem, self.plan = problem, plan
         self.flow: Flows = flows(plan)
-        self.load = node_load(self.flow, len(problem.nodes)) + problem.nodes.other_load
+        self.load = plan_load(problem, plan, self.flow) + problem.nodes.other_load
         self.limit = node_limit(problem)
         self.room = problem.nodes.usable(plan.options.utilisation) + problem.nodes.other_load
         self.measured = None if problem.latency is None else Measured(problem.latency, len(problem.nodes), plan.space)
@@ -208,8 +208,9 @@ class Explainer:
 
     def stages(self) -> list[Stage]:
         """What each stage decided, in the order of Algorithm 1."""
-        bounds = [self._bounds()] if self.problem.bound else []
-        return [self._embedded(), self._resolved(), self._placed(), self._assigned(), *bounds, self._felt()]
+        more = [self._bounds()] if self.problem.bound else []
+        more += [self._merged()] if len(self.plan.merges) else []
+        return [self._embedded(), self._resolved(), self._placed(), self._assigned(), *more, self._felt()]
 
     def _embedded(self) -> Stage:
         space, problem, options = self.plan.space, self.problem, self.plan.options
@@ -284,7 +285,7 @@ class Explainer:
             if query.apart is not None:
                 said.append(f"{query.id} keeps replicas of one sub-join apart by {query.apart}.")
         if problem.links:
-            sent = crossing(joins, replicas, ends_of(problem), made_by(problem, joins)).totals(len(problem.links))
+            sent = link_totals(problem, joins, replicas, self.plan.merges)
             for link, carried in zip(problem.links, sent.tolist(), strict=True):
                 said.append(f"Link {link} carries {rate(carried)} of {rate(link.budget)} tuples/s.")
                 figures[f"link {link}"] = carried
@@ -295,6 +296,11 @@ class Explainer:
             said.append(f"Open windows take {held.sum() / 1e6:,.1f} MB; the fullest host is {name}, {full:.0%}.")
             figures["memory_mb"] = float(held.sum()) / 1e6
         return Stage("Bounds", " ".join(said) or "None but room; metrics count besides.", figures)
+
+    def _merged(self) -> Stage:
+        """Where partial aggregates meet on their way to the sink, and what that is good for."""
+        found = traffic(self.problem, self.plan, self.reach).merges
+        return Stage("Merges", " ".join(one.said() for one in found), {one.query: one.as_dict() for one in found})
 
     def _assigned(self) -> Stage:
         options, nodes = self.plan.options, self.problem.nodes

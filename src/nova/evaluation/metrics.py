@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from nova.model.merges import merge_loads
 from nova.model.options import LEG_WEIGHTS, Objective, Options
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Ints, Latency, Problem
@@ -195,6 +196,11 @@ def node_load(flow: Flows, n: int) -> Floats:
     return _sum_by(flow.node, flow.load, n)
 
 
+def plan_load(problem: Problem, plan: Plan, flow: Flows) -> Floats:
+    """Tuples/s that each node takes in for joins, and of partial aggregates that it merges."""
+    return node_load(flow, len(problem.nodes)) + merge_loads(problem, plan.joins, plan.replicas, plan.merges)
+
+
 def node_limit(problem: Problem) -> Floats:
     """Tuples/s each node can take in, whether or not joins may run there."""
     return np.minimum(problem.nodes.capacity, problem.nodes.bandwidth)
@@ -216,7 +222,7 @@ class SourceLatency:
     """Latency per source in ms, NaN for sources that no sub-join reads."""
 
     weighted: Floats
-    """d(source, host) + d(host, sink), weighted by the tuples that go each way."""
+    """d(source, host) + d(host, sink), by way of merges, weighted by the tuples that go each way."""
     slowest: Floats
     """The same for the slowest of the source's replicas."""
     unweighted: Floats
@@ -233,7 +239,7 @@ def source_latency(problem: Problem, plan: Plan, distances: Distances, flow: Flo
     tuples = np.concatenate([flow.left, flow.right])
     rows = np.concatenate([flow.replicas, flow.replicas]).astype(np.float64)
     host = np.concatenate([flow.node, flow.node])
-    onward = distances.between(flow.node, joins.sink[flow.join])
+    onward = plan.merges.onward(distances.between, joins.query[flow.join], flow.node, joins.sink[flow.join])
     born = np.concatenate([joins.left_node[flow.join], joins.right_node[flow.join]])
     way = distances.between(born, host) + np.concatenate([onward, onward])
     slowest = np.full(n, -np.inf)
@@ -311,7 +317,8 @@ class Metrics:
     where a host cannot serve at all."""
     cost_ms: float
     """What the plan was made by and is judged by: legs of its objective, metrics, and time at hosts (by
-    `Options.at_host`) of each sub-join, as often as it counts (`nova.model.rates.counts`)."""
+    `Options.at_host`) of each sub-join, as often as it counts (`nova.model.rates.counts`). Costs are those of joins
+    that send straight to the sink; what merges on the way are good for, `nova.evaluation.results` tells."""
     overloaded: int
     """Nodes whose load exceeds what they can take."""
     overloaded_percent: float
@@ -370,8 +377,8 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
     }
     weighed: Floats = sum((metric.weight * units[metric.name] for metric in problem.metrics), np.zeros(len(flow)))
 
-    load, limit = node_load(flow, len(problem.nodes)) + problem.nodes.other_load, node_limit(problem)
-    busy = np.unique(flow.node)
+    load, limit = plan_load(problem, plan, flow) + problem.nodes.other_load, node_limit(problem)
+    busy = np.union1d(flow.node, plan.merges.to)
     used = utilisation(load[busy], limit[busy])
     over = int(overloaded(load[busy], limit[busy]).sum())
     local = np.dot(flow.left, joins.left_node[flow.join] == flow.node) + np.dot(
@@ -390,7 +397,7 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
         sub_joins=len(joins),
         replicas=len(boxes),
         replicas_max=int(np.bincount(boxes.join).max(initial=0)),
-        hosts=len(busy),
+        hosts=len(np.unique(flow.node)),
         latency_mean_ms=mean,
         latency_p90_ms=p90,
         sink_based_mean_ms=sink_mean,

@@ -26,7 +26,8 @@ def placements(problem: Problem, plan: Plan) -> pa.Table:
     left = distance.between(joins.left_node[flow.join], flow.node)
     right = distance.between(joins.right_node[flow.join], flow.node)
     tuples = np.maximum(flow.load, 1e-300)
-    way = (left * flow.left + right * flow.right) / tuples + distance.between(flow.node, joins.sink[flow.join])
+    onward = plan.merges.onward(distance.between, joins.query[flow.join], flow.node, joins.sink[flow.join])
+    way = (left * flow.left + right * flow.right) / tuples + onward
     order = pa.array(np.lexsort((-flow.share, flow.join)))
     queries = pa.array([query.id for query in problem.queries], pa.string())
     columns = {

@@ -26,12 +26,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nova.evaluation import bursts
-from nova.evaluation.metrics import Distances, Flows, flows, node_limit, node_load
+from nova.evaluation.metrics import Distances, Flows, flows, node_limit, plan_load
 from nova.model.felt import batches, mean_way, quantiles, steady_waits
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Ints, Problem
 from nova.model.queue import SETTLES, WEIGHTS
 from nova.model.rates import result_rates
+from nova.model.waiting import sojourn_ms
 from nova.scenario.faults import listed
 
 
@@ -163,13 +164,18 @@ def predict(problem: Problem, plan: Plan, distances: Distances | None = None) ->
     flow, joins = flows(plan), plan.joins
     join, node = flow.join, flow.node
     limit = node_limit(problem)
-    load = node_load(flow, len(limit)) + problem.nodes.other_load
+    load = plan_load(problem, plan, flow) + problem.nodes.other_load
     rho = np.divide(load, limit, out=np.where(load > 0, np.inf, 0.0), where=limit > 0)
     with np.errstate(divide="ignore"):
         service = 1000.0 / limit
     left, right = between(joins.left_node[join], node), between(joins.right_node[join], node)
     near, far = np.minimum(left, right), np.maximum(left, right)
-    onward = between(node, joins.sink[join])
+    stay = None
+    if len(plan.merges):  # their mean time there is part of the way
+        at = np.unique(plan.merges.to)
+        stay = np.zeros(len(limit))
+        stay[at] = sojourn_ms(load[at], limit[at])
+    onward = plan.merges.onward(between, joins.query[join], node, joins.sink[join], stay)
     window = _windows(problem)[joins.query[join]] if len(join) else np.empty(0)
     weight = result_rates(problem, joins)[join] * flow.share
 

@@ -1,7 +1,8 @@
 """Plan: the replica table, and how it is written and read.
 
 A plan is a folder: `plan.json` (summary, options, versions, digest of the scenario), `replicas.parquet` (one row per
-replica), and `coordinates.parquet` (the cost space it was made in).
+replica), and `coordinates.parquet` (the cost space it was made in). `plan.json` also says on which hosts partial
+aggregates are merged on their way to the sink, where there are any.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 import nova
 from nova.model.chain import linked
 from nova.model.errors import SHOWN, Fault, InvalidInput
+from nova.model.merges import NO_MERGES, Merges
 from nova.model.options import Options
 from nova.model.plausible import MOST_MS
 from nova.model.problem import Bools, Floats, Ints, Problem
@@ -39,9 +41,16 @@ class Summary(dict[str, Any]):
 
     @staticmethod
     def of(
-        problem: Problem, joins: SubJoins, replicas: Replicas, loads: Floats, overloaded: int, unplaced: float = 0.0
+        problem: Problem,
+        joins: SubJoins,
+        replicas: Replicas,
+        loads: Floats,
+        overloaded: int,
+        unplaced: float = 0.0,
+        merges: Merges = NO_MERGES,
     ) -> Summary:
-        """The figures that every plan has. `loads`: tuples/s that reach each node."""
+        """The figures that every plan has, and `merging_hosts` where there are any. `loads`: tuples/s that reach each
+        node."""
         per_join = np.bincount(replicas.join, minlength=len(joins))
         limit = problem.nodes.limit
         used = loads > 0
@@ -55,6 +64,7 @@ class Summary(dict[str, Any]):
             overloaded_nodes=overloaded,
             unplaced_tuples_per_s=unplaced,
             **_slices(problem, joins, replicas),
+            **({"merging_hosts": len(np.unique(merges.to))} if len(merges) else {}),
         )
 
     @property
@@ -127,6 +137,8 @@ class Plan:
     """Rows of nodes that the plan knowingly overloads (only with `allow_overload`, or in a baseline)."""
     digest: str = ""
     summary: Summary = field(default_factory=Summary)
+    merges: Merges = NO_MERGES
+    """Where partial aggregates go before they go to the sink."""
 
     def table(self, problem: Problem) -> pa.Table:
         """The replica table of the contract, with ids."""
@@ -168,8 +180,17 @@ class Plan:
             "summary": self.summary,
             "overloaded_nodes": problem.nodes.ids.take(pa.array(self.overloaded)).to_pylist(),
         }
+        if len(self.merges):
+            document["merges"] = self.merge_rows(problem)
         (folder / "plan.json").write_text(json.dumps(document, indent=2) + "\n")
         return folder
+
+    def merge_rows(self, problem: Problem) -> list[dict[str, str]]:
+        """Where partial aggregates go before they go to the sink, with ids."""
+        ids, merges = problem.nodes.ids, self.merges
+        ends = zip(ids.take(pa.array(merges.node)).to_pylist(), ids.take(pa.array(merges.to)).to_pylist(), strict=True)
+        queries = [problem.queries[query].id for query in merges.query.tolist()]
+        return [{"query": query, "node": node, "to": to} for query, (node, to) in zip(queries, ends, strict=True)]
 
 
 def read(folder: str | Path, problem: Problem, joins: SubJoins | None) -> Plan:
@@ -210,6 +231,7 @@ def read(folder: str | Path, problem: Problem, joins: SubJoins | None) -> Plan:
         ),
         digest=document["scenario_digest"],
         summary=Summary(document["summary"]),
+        merges=_read_merges(document["merges"], problem, plan_file),
     )
 
 
@@ -243,8 +265,9 @@ def _document(file: Path) -> dict[str, Any]:
         "options": {},
         "summary": {},
         "overloaded_nodes": [],
+        "merges": [],
     }
-    words: dict[type, str] = {str: "text", dict: "an object", list: "a list of ids"}
+    words: dict[type, str] = {str: "text", dict: "an object", list: "a list"}
     faults = [
         Fault(str(file), f"{words[type(default)]} expected", None, name, short(document[name]))
         for name, default in defaults.items()
@@ -257,6 +280,31 @@ def _document(file: Path) -> dict[str, Any]:
         value = short(found["overloaded_nodes"])
         raise InvalidInput([Fault(str(file), "a list of ids expected", None, "overloaded_nodes", value)])
     return found
+
+
+def _read_merges(written: list[Any], problem: Problem, file: Path) -> Merges:
+    """Where partial aggregates go, from what `plan.json` says; every host has one way, and all come to the sink."""
+    queries = {query.id: row for row, query in enumerate(problem.queries)}
+    faults, rows = [], []
+    texts = [one if isinstance(one, dict) else {} for one in written]
+    named = [one.get(end) if isinstance(one.get(end), str) else None for one in texts for end in ("node", "to")]
+    found = pc.index_in(pa.array(named, pa.string()), value_set=problem.nodes.ids).to_pylist()
+    for number, one in enumerate(texts):
+        query, node, to = one.get("query"), found[2 * number], found[2 * number + 1]
+        row = queries.get(query) if isinstance(query, str) else None
+        for name, known in (("query", row), ("node", node), ("to", to)):
+            if known is None:
+                faults.append(Fault(str(file), f"unknown {name}", number + 1, "merges", short(one.get(name))))
+        if row is not None and node is not None and to is not None:
+            rows.append((row, node, to))
+    merges = Merges.of(rows)
+    if not faults and len({row[:2] for row in rows}) < len(rows):
+        faults.append(Fault(str(file), "a host sends its partial aggregates to one other only", None, "merges"))
+    if not faults and (merges.levels() < 0).any():
+        faults.append(Fault(str(file), "partial aggregates go round in a circle", None, "merges"))
+    if faults:
+        raise InvalidInput(faults[:SHOWN], more=max(0, len(faults) - SHOWN))
+    return merges if rows else NO_MERGES
 
 
 def _options(written: dict[str, Any], file: Path) -> Options:

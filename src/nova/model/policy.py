@@ -71,6 +71,14 @@ SPREAD: Final = 16
 """Hosts that a join which fits nowhere is spread over at most, where overload is allowed (the paper's k is the demand
 over the median capacity)."""
 
+# --- Where partial aggregates are merged on their way -----------------------------------------------------------------
+PER_MERGE: Final = 0.01
+"""Share of what a query's ways to the sink cost that a merge on one more host must save."""
+MERGE_LEVELS: Final = 4
+"""Merges on one way at most: each is a shuffle to a run, and hosts that merge ten others reach 10⁴ so."""
+OVERFULL_MS: Final = 10_000.0
+"""What a tuple/s that a sink or a link cannot take counts, as if it went so much further: more than any way."""
+
 
 def usable(nodes: Nodes, options: Options) -> Floats:
     """Tuples/s of join input that each node may take in; 0 where it is passed over."""

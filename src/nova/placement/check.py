@@ -7,12 +7,13 @@ import numpy.typing as npt
 
 from nova.model.errors import SHOWN, BrokenPlan
 from nova.model.load import memory_loads, node_loads
+from nova.model.merges import merge_loads, mergeable
 from nova.model.plan import Plan
 from nova.model.policy import OVERLOAD
 from nova.model.problem import Bools, Problem
 from nova.model.replicas import Replicas
 from nova.placement.apart import not_apart
-from nova.placement.links import crossing, ends_of, made_by, over_budget
+from nova.placement.links import link_totals, over_budget
 
 
 def check(problem: Problem, plan: Plan) -> None:
@@ -39,9 +40,12 @@ def check(problem: Problem, plan: Plan) -> None:
             label = problem.queries[joins.query[row]].apart
             faults.append(f"sub-join {pair[0]} ⋈ {pair[1]}: its replicas are not apart by {label}")
         if problem.links:
-            sent = crossing(joins, replicas, ends_of(problem), made_by(problem, joins))
-            faults += over_budget(problem, sent.totals(len(problem.links)))
-    loads = node_loads(joins, replicas, len(nodes))
+            faults += over_budget(problem, link_totals(problem, joins, replicas, plan.merges))
+    if len(plan.merges):
+        wrong = _merged_wrongly(problem, plan)
+        if wrong:
+            raise BrokenPlan("the plan is wrong:\n" + "\n".join([*faults, *wrong]))
+    loads = node_loads(joins, replicas, len(nodes)) + merge_loads(problem, joins, replicas, plan.merges)
     loads = np.where(loads > 0, loads + nodes.other_load, 0.0)
     limit = nodes.limit
     above = np.flatnonzero(loads > limit * (1 + OVERLOAD))
@@ -65,6 +69,30 @@ def _forbidden(problem: Problem, plan: Plan) -> list[str]:
         told = " and ".join(map(str, one.requires))
         for node in np.unique(nodes[~mask[nodes]])[:SHOWN]:
             faults.append(f"node {problem.nodes.ids[int(node)]} hosts a replica of {one.id}, which requires {told}")
+    return faults
+
+
+def _merged_wrongly(problem: Problem, plan: Plan) -> list[str]:
+    """Merges that lead nowhere, of what cannot be merged, or where they may not be."""
+    merges, nodes = plan.merges, problem.nodes
+    faults = []
+    if (merges.levels() < 0).any():
+        return ["partial aggregates go round in a circle and never reach the sink"]
+    if len({*zip(merges.query.tolist(), merges.node.tolist(), strict=True)}) < len(merges):
+        return ["a host sends its partial aggregates of one query to two others"]
+    for number in np.unique(merges.query).tolist():
+        query, mine = problem.queries[number], merges.query == number
+        if not mergeable(query):
+            faults.append(f"query {query.id} has no partial aggregates that could be merged on their way")
+        if (merges.node[mine] == query.sink).any() or (merges.to[mine] == query.sink).any():
+            faults.append(f"the sink of {query.id} stands among the hosts that merge before it")
+        allowed = problem.allowed(number)
+        may = nodes.hosts if allowed is None else nodes.hosts & allowed
+        for node in np.unique(merges.to[mine])[:SHOWN]:
+            if not may[node]:
+                faults.append(
+                    f"node {nodes.ids[int(node)]} merges partial aggregates of {query.id} although it must not"
+                )
     return faults
 
 

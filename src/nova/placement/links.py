@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nova.model.load import shared_inputs
+from nova.model.merges import Merges, partials
 from nova.model.policy import OVERLOAD
 from nova.model.problem import Bools, Floats, Problem
 from nova.model.rates import known_rates
@@ -51,6 +52,22 @@ def crossing(joins: SubJoins, replicas: Replicas, ends: Bools, made: Floats) -> 
             over = np.flatnonzero(leaves[origin] & reaches[target] & (origin != target) & (rate > 0))
             parts.append((np.full(len(over), number), join[over].astype(np.intp), rate[over]))
     return Crossing(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def link_totals(
+    problem: Problem, joins: SubJoins, replicas: Replicas, merges: Merges, merged: Bools | None = None
+) -> Floats:
+    """Tuples/s over each link. Queries that are `merged` (None: those that merge anything on the way) send partials,
+    each group of a host once, along their trees; all others what their sub-joins make, straight to the sink."""
+    ends, made = ends_of(problem), made_by(problem, joins)
+    if merged is None:
+        merged = np.isin(np.arange(len(problem.queries)), merges.query)
+    totals = crossing(joins, replicas, ends, np.where(merged[joins.query], 0.0, made)).totals(len(ends))
+    if not merged.any():
+        return totals
+    sent = partials(problem, joins, replicas, merges)
+    over = ends[:, 0, sent.node] & ends[:, 1, sent.to] & (sent.node != sent.to) & merged[sent.query]
+    return np.asarray(totals + over @ sent.sent, np.float64)
 
 
 def made_by(problem: Problem, joins: SubJoins) -> Floats:

@@ -3,15 +3,18 @@
     input ─ filter, project, copy into windows ─ [route, join] ─ filter ─┬─ project ─────────────────────── sink
                                                                          └─ partial aggregates ─ merge ─ project ─ sink
 
-Partial aggregates are made of each host's results in each batch. The sink keeps them until no result of their window
-can come any more, and then writes one row per group: once, also when a batch is repeated after a crash.
+Partial aggregates are made of each host's results in each batch. Where the plan says so, other hosts merge those of
+several before the sink gets them, batch by batch: they keep nothing, so plans may change between batches. The sink
+keeps partials until no result of their window can come any more, and then writes one row per group: once, also when a
+batch is repeated after a crash.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,6 +96,10 @@ class Around:
     """What it lets through."""
     unmatched: Unmatched | None = None
     """Where the query keeps tuples that join nothing."""
+    merges: Callable[[], Mapping[str, str]] = dict
+    """By host, the one to which its partial aggregates go first, in the plan that the latest batch goes by."""
+    merged: Counter[str] = field(default_factory=Counter)
+    """Partial aggregates of others that each host has merged."""
 
     def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
         """Joined rows; the rest happens batch by batch."""
@@ -123,7 +130,7 @@ class Around:
         group, spark = self.pipeline.group, rows.sparkSession
         groups = Kept(self.folder)
         state, closed = groups.before(batch)
-        fresh = partial(rows, group).toArrow()
+        fresh = self._partials(rows, group)
         if closed is not None:
             fresh = fresh.filter(pc.greater(fresh[START], closed))
         state = fresh if state is None else pa.concat_tables([state, fresh])
@@ -156,7 +163,7 @@ class Around:
             return
         state, closed = groups.before(last + 1)
         if rows is not None:
-            fresh = partial(rows, self.pipeline.group).toArrow()
+            fresh = self._partials(rows, self.pipeline.group)
             if closed is not None:  # a run that died after it had written them comes here again
                 fresh = fresh.filter(pc.greater(fresh[START], closed))
             state = fresh if state is None else pa.concat_tables([state, fresh])
@@ -173,6 +180,23 @@ class Around:
 
     def _hand_on(self, rows: DataFrame, batch: int) -> None:
         self.inner.write(self.inner.attach(rows, None), batch)
+
+    def _partials(self, rows: DataFrame, group: Grouping) -> pa.Table:
+        """Rows as the partial aggregates of them that reach the sink."""
+        made, to = partial(rows, group), self.merges() if group.merge else {}
+        return self._merged_on_the_way(made, group, to) if to else made.drop("node").toArrow()
+
+    def _merged_on_the_way(self, made: DataFrame, group: Grouping, to: Mapping[str, str]) -> pa.Table:
+        """Partial aggregates as they reach the sink, and counted at the hosts that merge them."""
+        whole, counts = made, []
+        for level in levels(to):
+            whole, count = merged_once(whole, group, level)
+            counts.append(count)
+        fresh = whole.drop("node").toArrow()
+        for count in counts:
+            self.merged.update({host: int(partials) for host, partials in count.get.items() if partials})
+        kept = made.drop("node").limit(0).toArrow().schema  # of one type with those that nobody merges
+        return fresh.select(kept.names).cast(kept)
 
     def _closed(self, state: pa.Table, group: Grouping, batch: int) -> None:
         """Count the groups of windows that are over; keys that hold others within them are not told apart."""
@@ -214,7 +238,35 @@ def partial(rows: DataFrame, grouping: Grouping) -> DataFrame:
         return spread.select(START, *keys, *_columns(grouping.partial))
     named = spread.select("*", *keys)
     names = [name for name, _ in grouping.keys]
-    return _aggregated(named, ["node", START, *names], grouping.partial).drop("node")
+    return _aggregated(named, ["node", START, *names], grouping.partial)
+
+
+def levels(to: Mapping[str, str]) -> list[dict[str, str]]:
+    """The ways from hosts to others that merge, those farthest from the sink first: who sends at once."""
+
+    def hosts_before_sink(host: str) -> int:
+        return 1 + hosts_before_sink(to[host]) if host in to else 0
+
+    depth = {host: hosts_before_sink(host) for host in to}
+    return [
+        {host: to[host] for host in to if depth[host] == level}
+        for level in range(max(depth.values(), default=0), 0, -1)
+    ]
+
+
+def merged_once(made: DataFrame, grouping: Grouping, to: Mapping[str, str]) -> tuple[DataFrame, Observation]:
+    """Partial aggregates after some hosts have sent theirs to others, which merge them with what they have; and how
+    many partials each of these got, once the frame has been worked out."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    ways = F.create_map(*(F.lit(name) for way in to.items() for name in way))
+    then = F.try_element_at(ways, F.col("node"))
+    count = Observation()
+    got = [F.count_if(then == F.lit(host)).alias(host) for host in sorted(set(to.values()))]
+    sent = made.observe(count, *got).withColumn("node", F.coalesce(then, F.col("node")))
+    names = ["node", START, *(name for name, _ in grouping.keys)]
+    return _aggregated(sent, names, grouping.merge), count
 
 
 def finish(spark: SparkSession, state: pa.Table, pipeline: Pipeline) -> DataFrame:

@@ -135,6 +135,8 @@ class Meter:
     """All input has come: none is missed."""
     copies: Counter[int] = field(default_factory=Counter)
     results: Counter[int] = field(default_factory=Counter)
+    merged: Counter[str] = field(default_factory=Counter)
+    """Partial aggregates of other hosts that each host (id) has merged on their way to the sink."""
     latencies: Latencies = field(default_factory=Latencies)
     stages: dict[str, Latencies] = field(default_factory=dict)
     """The same by stage; a result's add up to its latency."""

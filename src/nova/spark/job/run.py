@@ -19,6 +19,7 @@ from nova.controller.codec import event_to_json
 from nova.controller.events import SelectivityMeasured
 from nova.model.errors import Fault, InvalidInput, NovaError
 from nova.model.load import node_loads
+from nova.model.merges import merge_loads
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Problem
 from nova.routing import Routes
@@ -158,6 +159,8 @@ class Run:
         """The newest plan that all queries have taken up, by name."""
         self._slow_starts = 0
         self._inputs: dict[str, Input] = {}
+        self._trees: dict[str, list[tuple[int, str, str]]] = {}
+        """By plan: query, host, and the host that merges its partial aggregates."""
         self._waiting: list[int] = []
         """Queries that start once others, whose results they read, have ended."""
         made = any(query.makes is not None for query in scenario.problem.queries)
@@ -264,7 +267,17 @@ class Run:
         unmatched = Unmatched(flow, pipeline, self.folder.job(query.id) / "unmatched") if pipeline.keeps else None
         if pipeline.sql and meter.selectivity is not None:
             groups = self.folder.job(query.id) / "groups"
-            sink = Around(sink, flow, pipeline, groups, lambda: job.watermark_us(), meter.selectivity, unmatched)
+            sink = Around(
+                sink,
+                flow,
+                pipeline,
+                groups,
+                lambda: job.watermark_us(),
+                meter.selectivity,
+                unmatched,
+                lambda: self._merges(job.schedule.entries()[-1].plan, number),
+                meter.merged,
+            )
         lateness_ms = s.lateness_ms + math.ceil(pipeline.lateness_ms)
         job = Job(
             self.spark,
@@ -285,6 +298,15 @@ class Run:
         once = s.until_end and left.at_hand and right.at_hand
         started = job.start(sides.left, sides.right, once=once, every_ms=s.every_ms)
         return BatchRunning(meter, started, job.schedule, job=job)
+
+    def _merges(self, name: str, query: int) -> dict[str, str]:
+        """By host, the one to which its partial aggregates of a query go first, in a plan of the run."""
+        if name not in self._trees:
+            plan, switch = read_plan(self.folder, name, self.problem)
+            ids, merges = switch.newcomers.added_to(self.problem).nodes.ids.to_pylist(), plan.merges
+            rows = zip(merges.query.tolist(), merges.node.tolist(), merges.to.tolist(), strict=True)
+            self._trees[name] = [(of, ids[node], ids[to]) for of, node, to in rows]
+        return {node: to for of, node, to in self._trees[name] if of == query}
 
     def _plan(self, name: str) -> Plan:
         return read_plan(self.folder, name, self.problem)[0]
@@ -473,7 +495,7 @@ class Run:
 
     def hosts(self) -> list[dict[str, Any]]:
         """Per host: what it was charged, what the newest plan says, and its capacity, in tuples per second of event
-        time."""
+        time; results that it made, and partial aggregates of others that it merged."""
         name, newcomers = self._latest()
         if self._current[0] != name:
             self._current = name, self._plan(name)
@@ -483,7 +505,9 @@ class Run:
         planned = node_loads(plan.joins, plan.replicas, nodes)
         rates = problem.sources.rate.copy()  # but events may have changed those that the plan has
         rates[plan.joins.left], rates[plan.joins.right] = plan.joins.left_rate, plan.joins.right_rate
-        copies, recent, results, expected = (np.zeros(nodes) for _ in range(4))
+        copies, recent, results, expected, merged, partials = (np.zeros(nodes) for _ in range(6))
+        merges = any(one.meter.merged for one in self.running)
+        row_of = {name: row for row, name in enumerate(problem.nodes.ids.to_pylist())} if merges else {}
         for one in self.running:
             for node, rate in one.meter.lately().copies.items():
                 recent[node] += rate
@@ -491,12 +515,16 @@ class Run:
                 copies[node] += count / max(one.meter.event_s, 1e-3)
             for node, count in one.meter.results.items():
                 results[node] += count
+            for name, count in one.meter.merged.items():
+                partials[row_of[name]] += count
+                merged[row_of[name]] += count / max(one.meter.event_s, 1e-3)
             expected += planned_copies(rates, one.schedule.timeline().epochs[-1].routes, nodes)
         # The plan charges a tuple once per sub-join; the job sends it once per meeting. Their ratio is the plan's.
         charge = np.divide(planned, expected, out=np.ones(nodes), where=expected > 0)
-        charged, recent = copies * charge, recent * charge
+        charged, recent = copies * charge + merged, recent * charge
+        planned += merge_loads(problem, plan.joins, plan.replicas, plan.merges)
         capacity = problem.nodes.capacity
-        rows = np.flatnonzero((copies > 0) | (planned > 0))
+        rows = np.flatnonzero((charged > 0) | (planned > 0))
         return [
             {
                 "node": problem.nodes.ids[int(i)].as_py(),
@@ -508,6 +536,7 @@ class Run:
                 "utilisation": charged[i] / capacity[i] if capacity[i] > 0 else None,
                 "planned_utilisation": planned[i] / capacity[i] if capacity[i] > 0 else None,
                 "results": int(results[i]),
+                "merged": int(partials[i]),
             }
             for i in rows
         ]
