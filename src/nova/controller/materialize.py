@@ -12,11 +12,13 @@ from nova.controller.ledger import OVER
 from nova.controller.schema import GONE, NONE, STEP, WAITING
 from nova.controller.state import State
 from nova.model.chain import linked
+from nova.model.merges import merge_loads
 from nova.model.plan import Plan, Summary
 from nova.model.problem import Ints, Nodes, Pairs, Problem, Query, Sources
 from nova.model.replicas import SHARES, Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
+from nova.placement.merging import merge_trees
 from nova.placement.resolve import resolve
 from nova.scenario.digest import digest
 
@@ -159,26 +161,30 @@ def _sources(state: State, runs: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
 
 
 def plan_of(state: State, materialized: Materialized) -> Plan:
-    """The plan that runs, for the problem that was made of the state."""
+    """The plan that runs, for the problem that was made of the state. Merges on the way to the sink keep nothing, so
+    they are found anew, in the room that replicas leave."""
     problem, table, made = materialized.problem, state.joins, replicas_of(state, materialized)
     joins = linked(problem, materialized.joins, made)
     nodes = problem.nodes
     assert nodes.coordinates is not None
     assert nodes.heights is not None
-    used = state.nodes["used"][materialized.node_rows]
+    space = CostSpace(nodes.coordinates, nodes.heights)
+    merges = merge_trees(problem, joins, made, space, state.options)
+    used = state.nodes["used"][materialized.node_rows] + merge_loads(problem, joins, made, merges)
     over = np.flatnonzero((used > 0) & (used + nodes.other_load > nodes.limit * (1 + OVER)))
     return Plan(
         joins,
         made,
-        CostSpace(nodes.coordinates, nodes.heights),
+        space,
         state.options,
         overloaded=over.astype(np.int32),
         digest=problem.digest,
         summary=Summary(
-            Summary.of(problem, joins, made, used, len(over)),
+            Summary.of(problem, joins, made, used, len(over), merges=merges),
             steps=int(state.counts[STEP]) - 1,
             waiting_sub_joins=int(np.count_nonzero(table["state"][: table.end] == WAITING)),
         ),
+        merges=merges,
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 import auctions
 import market
 from builders import write_scenario
+from groups_at_sites import FIVE, planned, sites
 from nova import optimizer
 from nova.model import plan as plans
 from nova.model.errors import InvalidInput
@@ -68,6 +69,21 @@ def test_events_become_plans_as_they_come(tmp_path: Path, run: RunFolder, scenar
         assert f"row {row}" in told
         assert what in told
     assert run.plan_names() == ["00000", "00001"]
+
+
+def test_a_host_that_only_merges_is_replaced(tmp_path: Path) -> None:
+    """No replica moves, but the run gets a plan: partial aggregates must not go by a host that is gone."""
+    document = sites(FIVE)
+    document["nodes"].append({"id": "between", "capacity": 300, "x": 50, "y": 30})
+    loaded, plan = planned(tmp_path / "s", document)
+    run = RunFolder(tmp_path / "run")
+    run.open(loaded.digest, plan, loaded.problem)
+    events = tmp_path / "events.jsonl"
+    events.write_text('{"event": "node_removed", "node": "between"}\n{"event": "node_removed", "node": "hq2"}\n')
+    started(tmp_path, run, loaded).poll()
+    assert run.plan_names() == ["00000", "00001"]
+    now = plans.read(run.plan("00001"), loaded.problem, resolve(loaded.problem))
+    assert {row["to"] for row in now.merge_rows(loaded.problem)} == {"e4"}
 
 
 @pytest.mark.parametrize("lost", ["nothing", "plan", "half a line"])

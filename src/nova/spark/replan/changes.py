@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 from nova.controller.changes import Change, Part
 from nova.controller.codec import read_changes
 from nova.model.errors import Fault, InvalidInput
+from nova.model.merges import Merges
 from nova.model.plan import Plan
 from nova.model.problem import Problem
 from nova.model.replicas import SHARES, Replicas
 from nova.placement.check import broken_joins
+from nova.placement.merging import merge_trees
 
 Join = tuple[str, str, str]
 """Ids of query, left and right source."""
@@ -75,7 +77,15 @@ def apply(problem: Problem, plan: Plan, changes: Sequence[Numbered], file: str) 
     ]
     if faults:
         raise InvalidInput(faults)
-    return replace(plan, replicas=Replicas.concat([plan.replicas.take(~touched), new]))
+    replicas = Replicas.concat([plan.replicas.take(~touched), new])
+    return replace(plan, replicas=replicas, merges=_merges(problem, plan, replicas))
+
+
+def _merges(problem: Problem, plan: Plan, replicas: Replicas) -> Merges:
+    """Merges anew, on hosts that have replicas: changes do not say which nodes are gone, but those have none."""
+    busy = np.isin(np.arange(len(problem.nodes)), replicas.node)
+    left = replace(problem, nodes=replace(problem.nodes, hosts=problem.nodes.hosts & busy))
+    return merge_trees(left, plan.joins, replicas, plan.space, plan.options)
 
 
 def _join_of(change: Change) -> Join:

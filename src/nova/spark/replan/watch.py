@@ -20,6 +20,7 @@ from nova.controller.events import Event, NodeAdded, NodeRemoved, QueryAdded, So
 from nova.controller.events.queries import planned_shares
 from nova.model import plan as plans
 from nova.model.errors import Fault, InvalidInput
+from nova.model.merges import mergeable_queries
 from nova.model.plan import Plan
 from nova.model.problem import Problem
 from nova.placement.resolve import resolve
@@ -42,6 +43,7 @@ class Watch:
                 np.array(problem.streams)[problem.sources.stream].tolist(), problem.sources.ids.to_pylist(), strict=True
             )
         )
+        self._merges = first.merge_rows(problem)
         self.newcomers = NOBODY
         self.handled = 0
         """Lines of the file that were handled."""
@@ -123,8 +125,17 @@ class Watch:
         except InvalidInput as error:
             self.refused.append(str(error))
             return
-        if changes and number not in known:
+        moved = self._merged_elsewhere()
+        if (changes or moved) and number not in known:
             put(self.controller.plan(), self.controller.problem(), self.run, step.time, number, self.newcomers)
+
+    def _merged_elsewhere(self) -> bool:
+        """Whether partial aggregates take other ways than before: a host that only merges may be gone."""
+        problem = self.controller.problem()
+        if not mergeable_queries(problem).any():
+            return False
+        before, self._merges = self._merges, self.controller.plan().merge_rows(problem)
+        return self._merges != before
 
     def _welcome(self, events: tuple[Event, ...]) -> None:
         """Number the nodes and sources that the scenario does not have; who comes back has a number already."""
