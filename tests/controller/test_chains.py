@@ -14,10 +14,12 @@ from builders import write_scenario
 from nova import optimizer
 from nova.controller import Controller, events
 from nova.controller.events import Event
+from nova.controller.events.queries import planned_shares
 from nova.controller.export import export, inputs_of
 from nova.journal.snapshot import freeze, read
 from nova.model.errors import InvalidInput
 from nova.model.plan import read as read_plan
+from nova.model.problem import Problem
 from nova.placement.check import check
 from nova.placement.resolve import resolve
 from nova.scenario import Scenario, load
@@ -188,3 +190,39 @@ def test_a_query_goes_with_all_its_joins(tmp_path: Path) -> None:
     assert {change.query for change in gone} == {"four", "four.1", "four.2"}
     assert [query.id for query in controller.problem().queries] == ["three.1", "three"]
     holds(controller)
+
+
+def test_each_join_goes_by_what_a_run_has_measured_of_it(tmp_path: Path) -> None:
+    loaded, controller = running(tmp_path / "s", {"q": FOUR})
+
+    def made(problem: Problem) -> dict[str, float]:
+        rate = problem.sources.rate
+        return {one.id: float(rate[problem.sources_of(one.makes)].sum()) for one in problem.queries if one.makes}
+
+    before, planned = made(loaded.problem), planned_shares(controller.state.names, "q")
+    measured = {"join.1": planned["join.1"] / 2, "join.3": planned["join.3"] / 4}
+    controller.handle(events.SelectivityMeasured(query="q", selectivity=measured))
+    holds(controller)
+    after = made(controller.problem())
+    assert after["q.1"] == pytest.approx(before["q.1"] / 2)
+    outputs = [one.queries[-1].output for one in (loaded.problem, controller.problem())]
+    assert outputs[1].share.value == pytest.approx(outputs[0].share.value / 4)
+    written, _, file = export(controller, tmp_path / "out", inputs_of(loaded))
+    assert file is not None
+    again = load(file).problem
+    assert made(again) == pytest.approx(after)
+    assert again.queries[-1].pipeline == written.queries[-1].pipeline
+    with pytest.raises(InvalidInput, match=r"selectivity\.join: nothing that the plan .* there are .*join\.1, join\.2"):
+        controller.handle(events.SelectivityMeasured(query="q", selectivity={"join": 0.5}))
+
+
+def test_joins_have_numbers_in_an_order_that_is_stated(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="state the `order` as well"):
+        scenario(tmp_path / "a", {"q": THREE}, selectivity={"join.1": 0.5})
+    with pytest.raises(InvalidInput, match="no such part of the query"):
+        scenario(tmp_path / "b", {"q": THREE}, selectivity={"join.3": 0.5}, order=[["b", "a"], "p"])
+    loaded = scenario(tmp_path / "c", {"q": THREE}, selectivity={"join.1": 0.5}, order=[["b", "a"], "p"])
+    joins = [one for one in loaded.graphs[0].operators if one.kind == "join"]
+    assert [one.rate.origin for one in joins] == ["stated", "estimated"]
+    made = loaded.problem.sources_of(loaded.problem.queries[0].makes or -1)
+    assert joins[0].rate.value == pytest.approx(loaded.problem.sources.rate[made].sum())

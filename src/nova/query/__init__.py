@@ -16,8 +16,8 @@ from nova.query.dialect import SqlFault
 from nova.query.graph import build_graph
 from nova.query.keys import key_of, output_of
 from nova.query.lower import MADE_OF, attribute_keys, copies, lower, refuse_unplanned, window_us
-from nova.query.order import Ground, best_order, flows, wrong_order
-from nova.query.rates import matching, passing
+from nova.query.order import Ground, aliases_of, best_order, flows_along, shares_along, wrong_order
+from nova.query.rates import join_name, matching, passing
 from nova.query.stages import Stage, stages_of
 from nova.query.statement import Schema, Statement, analyse, short_sql
 
@@ -29,18 +29,21 @@ __all__ = [
     "Stage",
     "Statement",
     "Tree",
+    "aliases_of",
     "analyse",
     "attribute_keys",
     "best_order",
     "build_graph",
     "copies",
-    "flows",
+    "flows_along",
+    "join_name",
     "key_of",
     "lower",
     "output_of",
     "passing",
     "matching",
     "refuse_unplanned",
+    "shares_along",
     "short_sql",
     "stages_of",
     "window_us",

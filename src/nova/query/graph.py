@@ -40,7 +40,8 @@ def build_graph(
 
     def joined(join: Join, left: int, right: int) -> int:
         rate = made[left].rate.value, made[right].rate.value
-        share = rates.matching(statement, join, stated)
+        number = 1 + sum(one.kind == "join" for one in made)
+        share = rates.matching(statement, join, stated, number if len(statement.joins) > 1 else 0)
         seconds = rates.window_s(join.window, sum(made[side].kind == "join" for side in (left, right)))
         results = rate[0] * rate[1] * seconds * share.value
         if join.kind in ("left", "full"):

@@ -28,16 +28,16 @@ def key_of(statement: Statement, pipeline: Pipeline) -> Key | None:
     return Key(names, math.prod(known) if len(known) == len(counts) else math.inf)
 
 
-def output_of(statement: Statement, pipeline: Pipeline, stated: Mapping[str, float]) -> Output:
+def output_of(statement: Statement, pipeline: Pipeline, stated: Mapping[str, float], number: int = 0) -> Output:
     """What the join sends to the sink for each pair of tuples in one of the windows it is cut into: rows, or partial
-    aggregates where those are made at the hosts."""
+    aggregates where those are made at the hosts. `number`: which join of several it is."""
     if not statement.joins:
         merged = pipeline.group is not None and bool(pipeline.group.merge)
         most = groups(statement, math.inf, stated).value if merged else math.inf
         share = KNOWN_EQUAL if merged and math.isinf(most) else 1.0
         return Output(Estimate(share, "estimated", f"{share:g} of the tuples that pass"), most)
     join, copied = statement.joins[0], copies(statement)
-    match = matching(statement, join, stated)
+    match = matching(statement, join, stated, number)
     cut = math.prod(copied.values()) * window_us(statement) / 1e6
     share = match.value * min(window_s(join.window) / cut, 1.0) * AFTER ** len(statement.where)
     most = math.inf

@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 from sqlglot import exp
 
-from nova.model.operators import Tree
+from nova.model.operators import Estimate, Tree
 from nova.model.problem import Floats
 from nova.query import rates
 from nova.query.statement import Interval, Join, Key, Statement, Tumbling, aliases_in
@@ -130,6 +130,38 @@ def flows(statement: Statement, born: Mapping[str, float], stated: Mapping[str, 
     return rate
 
 
+def shares_along(statement: Statement, tree: Tree, stated: Mapping[str, float]) -> dict[frozenset[str], Estimate]:
+    """By the streams that are joined once it is done, the share of pairs that each join of a tree lets through, in the
+    order they are made."""
+    found: dict[frozenset[str], Estimate] = {}
+    for left, right in reversed(list(_joins(tree))):
+        sides = aliases_of(left), aliases_of(right)
+        found[sides[0] | sides[1]] = rates.matching(statement, _linked(statement, *sides), stated, len(found) + 1)
+    return found
+
+
+def flows_along(
+    statement: Statement, tree: Tree, born: Mapping[str, float], stated: Mapping[str, float]
+) -> dict[frozenset[str], float]:
+    """Tuples/s that each join of a tree makes, by its streams, given those of the streams after their filters."""
+    rate = {frozenset([alias]): born[alias] for alias in statement.streams}
+    shares = shares_along(statement, tree, stated)
+    for left, right in reversed(list(_joins(tree))):
+        sides = aliases_of(left), aliases_of(right)
+        window = _linked(statement, *sides).window
+        seconds = rates.window_s(window, sum(len(side) > 1 for side in sides))
+        both = sides[0] | sides[1]
+        rate[both] = rate[sides[0]] * rate[sides[1]] * seconds * shares[both].value
+    return rate
+
+
+def _linked(statement: Statement, left: frozenset[str], right: frozenset[str]) -> Join:
+    """What joins two groups of streams of a tree."""
+    found = link(statement, left, right)
+    assert found is not None
+    return found.join
+
+
 def best_order(
     statement: Statement, born: Mapping[str, float], stated: Mapping[str, float], ground: Ground = NOWHERE
 ) -> Tree:
@@ -185,10 +217,10 @@ def _leaves(tree: Tree) -> Iterator[str]:
 
 
 def _joins(tree: Tree) -> Iterator[tuple[Tree, Tree]]:
-    """The joins of a tree."""
+    """The joins of a tree, each before those it reads; from the last to the first they are in the order of stages."""
     if not isinstance(tree, str):
         yield tree
-        yield from (*_joins(tree[0]), *_joins(tree[1]))
+        yield from (*_joins(tree[1]), *_joins(tree[0]))
 
 
 def _oriented(left: Tree, right: Tree, rate: Mapping[frozenset[str], float]) -> Tree:

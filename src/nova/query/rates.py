@@ -28,10 +28,12 @@ def passing(statement: Statement, alias: str, stated: Mapping[str, float]) -> Es
     return Estimate(share, "estimated", f"{share:.3g} of {alias} passes") if filters else Estimate(1.0, "given")
 
 
-def matching(statement: Statement, join: Join, stated: Mapping[str, float]) -> Estimate:
-    """Share of the pairs of tuples in one window that join."""
-    if "join" in stated:
-        return Estimate(stated["join"], origin_of(stated, "join"), f"{stated['join']:g} of the pairs in a window join")
+def matching(statement: Statement, join: Join, stated: Mapping[str, float], number: int = 0) -> Estimate:
+    """Share of the pairs of tuples in one window that join. `number`: which join of several it is, from 1 in the order
+    they are made; 0: it is the only one, or the order is not known yet."""
+    name = next((one for one in (join_name(number), "join") if one in stated), None)
+    if name is not None:
+        return Estimate(stated[name], origin_of(stated, name), f"{stated[name]:g} of the pairs in a window join")
     share, why = 1.0, []
     for key in independent(join, statement):
         count = distinct_values(key, statement)
@@ -44,6 +46,11 @@ def matching(statement: Statement, join: Join, stated: Mapping[str, float]) -> E
             share *= part
             why.append(f"{condition.sql()}: {part:.3g}")
     return Estimate(share, "estimated", "; ".join(why) or "every pair in a window joins")
+
+
+def join_name(number: int) -> str:
+    """Under which name `selectivity` has the share of one of several joins."""
+    return f"join.{number}"
 
 
 def independent(join: Join, statement: Statement) -> list[Key]:

@@ -283,7 +283,8 @@ class Query(_Part):
         default_factory=dict
     )
     """What is known about the data: `join` is the share of the pairs in a window that match; for `sql` also, by stream,
-    the share of tuples that its filters let through, and `group`: groups per window."""
+    the share of tuples that its filters let through, and `group`: groups per window. Where several streams are joined,
+    `join` holds for each join, and beside `order`, `join.1`, `join.2`, … for one of them, as they are made."""
     selectivity_from: dict[Name, Literal["stated", "measured", "estimated"]] = Field(default_factory=dict)
     """Where values of `selectivity` come from; stated by you, unless it is named here."""
     order: Annotated[Any, BeforeValidator(_order, json_schema_input_type=list[Any])] = None

@@ -31,13 +31,15 @@ from nova.query import (
     best_order,
     build_graph,
     copies,
-    flows,
+    flows_along,
+    join_name,
     key_of,
     lower,
     matching,
     output_of,
     passing,
     refuse_unplanned,
+    shares_along,
     short_sql,
     stages_of,
     window_us,
@@ -425,10 +427,12 @@ class _Builder:
             }
             statement = analyse(sql, schemas)
             self.used |= set(statement.streams.values())
-            unknown = set(query.selectivity) - {*statement.streams, "join", "group"}
-            for name in sorted(unknown):
-                known = [*statement.streams, "join", "group"]
+            one_by_one = [join_name(k) for k in range(1, len(statement.joins) + 1)] if len(statement.joins) > 1 else []
+            known = [*statement.streams, "join", *one_by_one, "group"]
+            for name in sorted(set(query.selectivity) - set(known)):
                 self._wrong(i, "selectivity", f"no such part of the query{suggestion(name, known)}", name)
+            for name in [one for one in one_by_one if one in query.selectivity and query.order is None]:
+                self._wrong(i, "selectivity", "joins are numbered as they are made: state the `order` as well", name)
             passed = {alias: passing(statement, alias, query.known) for alias in statement.streams}
             shares = {alias: share.value for alias, share in passed.items()}
             born = {alias: share * float(parts[statement.streams[alias]].rate.sum()) for alias, share in shares.items()}
@@ -453,7 +457,7 @@ class _Builder:
                 self._wrong(i, "sql", str(error))
             self.unplanned[-1] = str(error)
             return []
-        results = {} if tree is None else flows(statement, born, query.known)
+        results = {} if tree is None else flows_along(statement, tree, born, query.known)
         columns = tuple(
             (name, tuple(schemas[name].columns.items())) for name in statement.streams.values() if schemas[name].known
         )
@@ -462,6 +466,9 @@ class _Builder:
         }
         if len(statement.joins) == 1:
             planned["join"] = matching(statement, statement.joins[0], query.known)
+        elif tree is not None:
+            each = shares_along(statement, tree, query.known).values()
+            planned |= dict(zip(one_by_one, each, strict=True))
         for name in [one for one in ("join", "group") if one in query.selectivity]:
             planned[name] = Estimate(query.selectivity[name], origin_of(query.known, name))
         told = {name: one.value for name, one in planned.items()}
@@ -486,7 +493,7 @@ class _Builder:
                     (factors[0], factors[1]),
                     _aliases(own),
                     key_of(own, pipeline),
-                    output_of(own, pipeline, query.known) if last else HANDED_ON,
+                    output_of(own, pipeline, query.known, 0 if tree is None else number) if last else HANDED_ON,
                     None if last else results[stage.streams],
                 )
             )

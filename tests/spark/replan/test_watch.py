@@ -239,4 +239,11 @@ def test_events_drive_a_join_of_three_streams(spark: Any, tmp_path: Path) -> Non
     batch = re.sub(r"TUMBLE\((\w)\.at, [^)]*\)", r"(unix_micros(\1.at) div 2000000)", THREE)
     found = pq.read_table(tmp_path / "run" / "results").to_pylist()
     assert found
+    made = pq.read_table(run.folder.made("q.1"))
+    joined = {"q.1": made["source"].length() - made["source"].null_count, "q": len(found)}
+    (told,) = run.measured()
+    for number, one in enumerate(run.report()["queries"], 1):  # pairs that join of those in windows of two seconds
+        pairs = 2 * one["tuples"]["left"] * one["tuples"]["right"] / one["event_seconds"]
+        assert told.selectivity[f"join.{number}"] == pytest.approx(joined[one["query"]] / pairs)
+    assert set(told.selectivity) == {"b", "join.1", "join.2"}
     assert auctions.rows(row.values() for row in found) == auctions.rows(spark.sql(batch).collect())

@@ -11,6 +11,7 @@ from nova.controller.events.event import Event, Finding, event_kind
 from nova.controller.events.sources import RateChanged
 from nova.model.operators import Estimate, Origin, Output
 from nova.model.requires import parse
+from nova.query import join_name
 
 if TYPE_CHECKING:
     from nova.controller.impact import Impact
@@ -199,7 +200,8 @@ class SinkMoved(Event):
 @event_kind
 class SelectivityMeasured(Event):
     """A run has counted what a query lets through: by name in its text the share of a stream's tuples that pass its
-    filters, `join` the share of the pairs in a window that join, `group` the groups per window."""
+    filters, `join` the share of the pairs in a window that join (of several joins `join.1`, …, in the order they are
+    made), `group` the groups per window."""
 
     kind: ClassVar[str] = "selectivity_measured"
     query: str
@@ -245,11 +247,19 @@ class SelectivityMeasured(Event):
                 RateChanged(stream=stream, source=source, rate=rate).apply(state, impact)
         query = names.query_rows[self.query]
         rule = names.rule(query)
-        if "join" in self.selectivity:
-            new, output = self.selectivity["join"], rule.output or Output(Estimate(1.0, "estimated"))
-            old = dict(rule.pipeline.shares).get("join", output.share.value)
-            value = output.share.value * new / old if old > 0 else new
-            rule.output = replace(output, share=Estimate(value, "measured", f"{new:g} of the pairs in a window join"))
+        told = dict(rule.pipeline.shares)
+        for name, part in _joins_of(names, query).items():
+            if name not in self.selectivity:
+                continue
+            new, one = self.selectivity[name], names.rule(part)
+            if part == query:
+                output = rule.output or Output(Estimate(1.0, "estimated"))
+                old = told.get(name, output.share.value)
+                value = output.share.value * new / old if old > 0 else new
+                why = f"{new:g} of the pairs in a window join"
+                rule.output = replace(output, share=Estimate(value, "measured", why))
+            else:  # what it makes for other joins follows
+                one.yields *= new / told[name]
         if rule.output is not None and rule.pipeline.group is not None and "group" in self.selectivity:
             most = self.selectivity["group"] * 1e6 / rule.pipeline.group.slide_us
             rule.output = replace(rule.output, most=most if rule.pipeline.group.merge else math.inf)
@@ -269,12 +279,22 @@ def planned_shares(names: Names, query: str) -> dict[str, float]:
     rule = names.rule(row)
     told, group = dict(rule.pipeline.shares), rule.pipeline.group
     planned = {name: share for name, share in told.items() if share > 0 and names.filtered_stream(query, name) >= 0}
-    if not names.parts_of(row) and not rule.pipeline.single:
-        planned["join"] = told.get("join", math.nan if rule.output is None else rule.output.share.value)
+    for name, part in _joins_of(names, row).items():
+        guess = math.nan if part != row or rule.output is None else rule.output.share.value
+        if part == row or told.get(name, 0.0) > 0:  # what makes nothing by the plan is not scaled
+            planned[name] = told.get(name, guess)
     if group is not None:
         most = math.inf if rule.output is None else rule.output.most
         planned["group"] = told.get("group", math.nan if math.isinf(most) else most * group.slide_us / 1e6)
     return planned
+
+
+def _joins_of(names: Names, query: int) -> dict[str, int]:
+    """The rows of the joins of a query, by name as in `selectivity`; nothing where it joins nothing."""
+    parts = sorted(names.parts_of(query))  # those who make a stream stand before those who read it
+    if names.rule(query).pipeline.single:
+        return {}
+    return {join_name(number): part for number, part in enumerate((*parts, query), 1)} if parts else {"join": query}
 
 
 def _check_pair(event: PairAllowed | PairWithdrawn, ahead: NamesAhead) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,6 +22,7 @@ from nova.model.load import node_loads
 from nova.model.merges import merge_loads
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Problem
+from nova.query import aliases_of, join_name
 from nova.routing import Routes
 from nova.scenario import Scenario
 from nova.spark.dead_letters import UNKNOWN_SOURCE
@@ -412,13 +413,14 @@ class Run:
         """What the run has measured of each query, as events."""
         found: dict[str, dict[str, float]] = {}
         for whole, counted in self._counted():
-            found.setdefault(whole, {}).update(self._named(whole, counted.shares()))
+            found.setdefault(whole.query, {}).update(whole.named(counted.shares()))
         return [SelectivityMeasured(query=query, selectivity=shares) for query, shares in found.items() if shares]
 
-    def _counted(self) -> list[tuple[str, Selectivity]]:
+    def _counted(self) -> list[tuple[PartOf, Selectivity]]:
         """What is counted of each join, with the query that it is the whole or a part of."""
         reader = {stream: one.id for one in self.problem.queries for stream in (one.left, one.right)}
         makes = {one.id: one.makes for one in self.problem.queries}
+        pipelines = {one.id: one.pipeline for one in self.problem.queries}
         found = []
         for one in self.running:
             whole = one.meter.query
@@ -426,21 +428,17 @@ class Run:
                 streams = [made, *(row for row, derived in self.problem.derived.items() if derived.base == made)]
                 whole = next(reader[row] for row in streams if row in reader)
             if one.meter.selectivity is not None:
-                found.append((whole, one.meter.selectivity))
+                order = pipelines[whole].order
+                joins = 0 if order is None else len(aliases_of(order)) - 1
+                number = joins if one.meter.query == whole else int(one.meter.query.removeprefix(f"{whole}."))
+                found.append((PartOf(whole, number), one.meter.selectivity))
         return found
-
-    def _named(self, whole: str, shares: dict[str, float]) -> dict[str, float]:
-        """The shares of one join as the query names them."""
-        query = next(one for one in self.problem.queries if one.id == whole)
-        if query.pipeline.order is not None:
-            shares.pop("join", None)  # each of its joins has its own
-        return shares
 
     def _tell_shares(self, watch: Watch) -> None:
         """Append to the events what was measured and is far from what the plan goes by."""
         for whole, counted in self._counted():
-            far = self._named(whole, counted.far(watch.planned(whole)))
-            if far and watch.tell(SelectivityMeasured(query=whole, selectivity=far)):
+            far = whole.named(counted.far(whole.own(watch.planned(whole.query))))
+            if far and watch.tell(SelectivityMeasured(query=whole.query, selectivity=far)):
                 counted.tell()
 
     def report(self) -> dict[str, Any]:
@@ -540,6 +538,27 @@ class Run:
             }
             for i in rows
         ]
+
+
+@dataclass(frozen=True)
+class PartOf:
+    """A join as a part of a query's text."""
+
+    query: str
+    number: int
+    """Which of several joins it is, from 1; 0: it is the only one."""
+
+    def named(self, shares: Mapping[str, float]) -> dict[str, float]:
+        """Shares of the join by the names that the query has for them."""
+        return {self._name if name == "join" else name: share for name, share in shares.items()}
+
+    def own(self, shares: Mapping[str, float]) -> dict[str, float]:
+        """Shares of the query by the names that the join has for them."""
+        return {"join" if name == self._name else name: share for name, share in shares.items()}
+
+    @property
+    def _name(self) -> str:
+        return join_name(self.number) if self.number else "join"
 
 
 def planned_copies(rates: Floats, routes: Routes, nodes: int) -> Floats:
