@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -123,15 +124,22 @@ def test_goldpinger(tmp_path: Path) -> None:
 
 def test_consul_coordinates_are_ms_and_plan_as_they_are(tmp_path: Path) -> None:
     told = invoke_json("import", "consul", SAMPLES / "consul-coordinates.json", "-o", tmp_path, "--capacity", "50/s")
-    first, second = rows(tmp_path / "nodes.csv")
-    assert (first["id"], first["x0"], first["x1"], first["height"]) == ("agent-one", "10.0", "-2.0", "0.4")
-    assert second["capacity"] == "50.0"
-    assert "1 agents are not sure" in told["warnings"][0]
-    for name, node in (("a", "agent-one"), ("b", "agent-two")):
+    places = {row["id"]: row for row in rows(tmp_path / "nodes.csv")}
+    assert (places["gw-1"]["x0"], places["gw-1"]["height"]) == ("-0.0618123", "0.451429")
+    assert places["hq"]["height"] == "0.0"
+    assert places["hq"]["capacity"] == "50.0"
+    unsure, above = told["warnings"]
+    assert "2 agents are not sure" in unsure
+    assert "2 agents have adjustments that outweigh their heights" in above
+    assert "up to 0.44 ms above" in above
+    for a, b, rtt in (("gw-1", "hq", 1.106), ("gw-1", "fog", 1.456), ("fog", "hq", 0.057)):  # as `consul rtt` has them
+        ours = math.dist(*([float(places[node][f"x{k}"]) for k in range(8)] for node in (a, b)))
+        assert rtt - 0.001 <= ours + sum(float(places[node]["height"]) for node in (a, b)) <= rtt + 0.44
+    for name, node in (("a", "gw-1"), ("b", "fog")):
         (tmp_path / f"{name}.csv").write_text(f"id,node,rate\n{name}1,{node},5\n")
     (tmp_path / "scenario.yaml").write_text(
         "nova: 1\nnodes: nodes.csv\nstreams: {a: {sources: a.csv}, b: {sources: b.csv}}\n"
-        "queries: [{id: q, left: a, right: b, window: 1s, sink: agent-one}]\n"
+        "queries: [{id: q, left: a, right: b, window: 1s, sink: hq}]\n"
     )
     assert invoke("plan", tmp_path / "scenario.yaml", "-o", tmp_path / "plan").exit_code == 0
 
@@ -139,10 +147,9 @@ def test_consul_coordinates_are_ms_and_plan_as_they_are(tmp_path: Path) -> None:
 def test_consul_rtts(tmp_path: Path) -> None:
     told = invoke_json("import", "consul", SAMPLES / "consul-rtt.txt", "-o", tmp_path)
     assert rows(tmp_path / "rtt.csv") == [
-        {"from": "gw-1", "to": "hq", "rtt_ms": "21.337"},
-        {"from": "gw-1", "to": "fog", "rtt_ms": "0.61"},
-        {"from": "gw-2", "to": "hq", "rtt_ms": "18.092"},
-        {"from": "gw-2", "to": "fog", "rtt_ms": "1.275"},
+        {"from": "gw-1", "to": "hq", "rtt_ms": "1.106"},
+        {"from": "gw-1", "to": "fog", "rtt_ms": "1.456"},
+        {"from": "fog", "to": "hq", "rtt_ms": "0.057"},
     ]
     assert told["warnings"] == ["1 lines that are no RTTs passed over"]
     place = {"Vec": [0.001, 0.002], "Error": 0.1, "Height": 1e-5, "Adjustment": 0}
@@ -153,6 +160,8 @@ def test_consul_rtts(tmp_path: Path) -> None:
     assert rows(tmp_path / "nodes.csv")[0]["id"] == "n1.dc1"
     file.write_text(json.dumps([*wide, {**wide[0], "AreaID": "other"}]))
     assert "cannot be compared" in invoke("import", "consul", file, "-o", tmp_path).stderr
+    file.write_text('[{"Node": "hq", "Address": "127.0.0.12", "Datacenter": "dc1"}]')  # /v1/catalog/nodes
+    assert "/v1/coordinate/nodes expected" in invoke("import", "consul", file, "-o", tmp_path).stderr
 
 
 @pytest.mark.parametrize("file", ["hosts", "ansible-hosts.json"])

@@ -25,13 +25,16 @@ def read(path: Path, capacity: float) -> Imported:
     agents = _agents(need(read_any(path), list, path, ""), path)
     rows: list[Row] = []
     unsure = 0
+    below: list[float] = []  # ms by which adjustments reach below 0 what a height could be
     for k, agent in enumerate(agents):
         one = need(agent, dict, path, str(k))
-        place = need(one.get("Coord"), dict, path, f"{k}.Coord")
+        if "Coord" not in one:
+            raise wrong(path, "no coordinates here: an answer of /v1/coordinate/nodes expected", f"{k}.Coord")
+        place = need(one["Coord"], dict, path, f"{k}.Coord")
         try:
             axes = [1000.0 * float(x) for x in place["Vec"]]
             error = float(place.get("Error") or 0)
-            height = 1000.0 * max(0.0, float(place.get("Height", 0)) + float(place.get("Adjustment", 0)))
+            height = 1000.0 * (float(place.get("Height", 0)) + float(place.get("Adjustment", 0)))
         except (KeyError, TypeError, ValueError, OverflowError):
             raise wrong(
                 path, "Vec, Height and Adjustment are numbers of seconds", f"{k}.Coord", repr(place)[:60]
@@ -39,13 +42,15 @@ def read(path: Path, capacity: float) -> Imported:
         if not all(map(math.isfinite, (*axes, height))) or not axes:
             raise wrong(path, "coordinates are finite", f"{k}.Coord", repr(place)[:60])
         unsure += error > 1
+        if height < 0:
+            below.append(-height)
         names = [f"x{k}" for k in range(len(axes))]
         rows.append(
             {
                 "id": need(one.get("Node"), str, path, f"{k}.Node"),
                 "capacity": capacity,
                 **{name: float(f"{x:.6g}") for name, x in zip(names, axes, strict=True)},
-                "height": float(f"{height:.6g}"),
+                "height": float(f"{max(height, 0.0):.6g}"),
                 **({"segment": one["Segment"]} if one.get("Segment") else {}),
             }
         )
@@ -54,6 +59,12 @@ def read(path: Path, capacity: float) -> Imported:
     if len({len(row) - ("segment" in row) for row in rows}) > 1:
         raise wrong(path, "all agents have coordinates of as many dimensions", "Coord.Vec")
     warnings = [f"{unsure} agents are not sure of their place yet (Error > 1)"] if unsure else []
+    if below:
+        most = sum(sorted(below)[-2:])
+        warnings.append(
+            f"{len(below)} agents have adjustments that outweigh their heights: RTTs from these coordinates are up to "
+            f"{most:.2g} ms above those of `consul rtt`"
+        )
     return Imported({"nodes": rows}, warnings)
 
 
