@@ -19,7 +19,7 @@ import yaml
 from hostile_names import HOSTILE
 from nova.files import LABEL, label_of, name_of
 from nova.model.errors import InvalidInput
-from nova.spark.sites.formats import FORMATS, Site
+from nova.spark.sites.formats import FORMATS, USER, Site
 
 SCHEMAS = Path(__file__).parent / "schemas"
 BROKER = "mqtt://ops:secret@broker:1883/x"
@@ -104,6 +104,8 @@ def test_kubernetes(tmp_path: Path) -> None:
         pod = one["spec"]["template"]["spec"]
         assert pod["containers"][0]["args"][3].replace("$$(", "$(") == name
         assert pod["volumes"][0]["secret"]["secretName"] == secret["metadata"]["name"]
+        assert pod["securityContext"]["fsGroup"] == USER  # who may not write the volume cannot run
+    assert f"--uid {USER} nova" in (Path(__file__).parents[3] / "Dockerfile").read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     with pytest.raises(InvalidInput, match="through a broker"):
         FORMATS["k8s"]([], tmp_path, "/mnt/folder")

@@ -26,6 +26,8 @@ from nova.spark.sites.share import FILE
 
 IMAGE = f"nova-placement:{nova.__version__}"
 """What the Dockerfile of this project is built as."""
+USER = 1000
+"""Whom the Dockerfile runs as: volumes of pods must be theirs to write."""
 CREDENTIALS = "nova-credentials"
 """Secret of Kubernetes that holds what sites refer to: a key per variable, and one per file."""
 ETC = "/etc/nova"
@@ -183,6 +185,7 @@ def kubernetes(sites: Sequence[Site], out: Path, exchange: str, image: str = IMA
                     ],
                 }
             ],
+            "securityContext": {"runAsNonRoot": True, "runAsUser": USER, "fsGroup": USER},
             "volumes": [
                 {"name": "site", "secret": {"secretName": site.label}},
                 *([{"name": "credentials", "secret": {"secretName": CREDENTIALS}}] if kept else []),
