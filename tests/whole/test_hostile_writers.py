@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
+import csv
 import html.parser
 import json
 import os
 import re
-import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -201,17 +201,61 @@ def test_events_and_the_scenarios_they_lead_to(hostile: tuple[Path, Path, set[st
     assert invoke("diff", plan, tmp_path / "plan2").exit_code == 0
 
 
+def test_tables_of_placements_read_back(hostile: tuple[Path, Path, set[str]], tmp_path: Path) -> None:
+    scenario, plan, _ = hostile
+    told = invoke("plan", scenario, "-o", tmp_path / "placements.csv")
+    assert told.exit_code == 0, told.output
+    rows = pq.read_table(plan / "replicas.parquet").to_pylist()
+    wanted = {(row["query"], row["left_source"], row["right_source"], row["node"]) for row in rows}
+    with (tmp_path / "placements.csv").open(newline="", encoding="utf-8") as file:
+        assert {(row["query"], row["left"], row["right"], row["host"]) for row in csv.DictReader(file)} == wanted
+
+
+def test_what_tables_show_is_the_id_and_no_markup_of_the_terminal(tmp_path: Path, monkeypatch: Any) -> None:
+    """`[bold]` is five letters in brackets, not a style; `:fox:` is no picture."""
+    from nova.cli.output import console
+
+    monkeypatch.setattr(console, "_width", 300)
+    names = {"fog": "[bold]f[/bold]", "climate": "[link=x]q", "p1": ":fox_face:"}
+    scenario = write_scenario(tmp_path, renamed(copy.deepcopy(SMALL), names))
+    shown = invoke("plan", scenario, "--all").output
+    assert names["fog"] in shown
+    assert names["p1"] in shown
+    document = renamed(copy.deepcopy(SMALL), names)
+    document["queries"].append({**document["queries"][0], "id": "q2"})
+    assert names["climate"] in invoke("plan", write_scenario(tmp_path, document), "--all").output
+
+
+def test_a_journal_keeps_ids_as_they_are(hostile: tuple[Path, Path, set[str]], tmp_path: Path) -> None:
+    scenario, plan, _ = hostile
+    host = pq.read_table(plan / "replicas.parquet").to_pylist()[0]["node"]
+    events = write_events(tmp_path, {"event": "capacity_changed", "node": host, "capacity": 70})
+    told = invoke("events", "apply", tmp_path / "state", events, "--scenario", scenario, "--plan", plan)
+    assert told.exit_code == 0, told.output
+    assert sorted(os.listdir(tmp_path)) == ["events.jsonl", "state"]
+    assert json.dumps(host)[1:-1] in invoke("events", "log", tmp_path / "state", "--json").stdout
+    assert invoke("events", "replay", tmp_path / "state").exit_code == 0
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_site_s_command_passes_its_id_and_nothing_else(name: str, tmp_path: Path) -> None:
-    from nova.spark.sites.deploy import COMMAND
+    from nova.spark.sites import deploy
+
+    class Written:
+        """A share that writes nothing but its folder."""
+
+        site = name
+
+        def write(self, folder: Path) -> Path:
+            folder.mkdir()
+            return folder
 
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     (bin_ / "nova").write_text('#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done\n')
     (bin_ / "nova").chmod(0o755)
-    site = tmp_path / name_of(name)
-    site.mkdir()
-    (site / "run.sh").write_text(COMMAND.format(site=shlex.quote(name)), encoding="utf-8")
+    made: Any = Written()
+    site = deploy.write(made, tmp_path)
     told = subprocess.run(
         ["/bin/sh", site / "run.sh"],
         env={"PATH": f"{bin_}:/usr/bin:/bin"},
