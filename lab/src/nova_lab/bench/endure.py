@@ -43,6 +43,8 @@ FAULTS = ("full disk", "read-only folder", "damaged checkpoint", "clock ahead", 
 START_MS = 1_700_000_000_000
 DISK_MB = 1500
 KEYS = 50
+STREAMS = {"pressure": "p", "humidity": "h"}
+"""Streams, and the letter that ids of their sources begin with."""
 WINDOW_US = 1_000_000
 DISORDER_MS = 200
 LIFE_S = 4.0
@@ -149,8 +151,8 @@ class Ground:
     def scenario(self) -> Path:
         return self.folder / "scenario.yaml"
 
-    def prepare(self) -> None:
-        """Write the scenario, and plans that cut its joins in different ways."""
+    def inputs(self) -> dict[str, dict[str, Any]]:
+        """Where the tuples of each stream come from, as the scenario says it."""
         options = {
             "seed": self.seed,
             "keys": self.keys,
@@ -158,6 +160,10 @@ class Ground:
             "length": f"{self.seconds:g}s",
             "start_ms": START_MS,
         }
+        return {stream: {"format": "generator", "options": options} for stream in STREAMS}
+
+    def prepare(self) -> None:
+        """Write the scenario, and plans that cut its joins in different ways."""
         nodes = [
             {"id": name, "capacity": capacity * self.rate, "x": x, "y": y}
             for name, capacity, x, y in (
@@ -168,15 +174,16 @@ class Ground:
             )
         ]
         nodes.append({"id": "hq", "capacity": self.rate, "x": 12, "y": 12, "hosts": False})
+        inputs = self.inputs()
         streams = {
             stream: {
                 "sources": [
                     {"id": f"{prefix}{i}", "node": f"edge{i}", "rate": self.rate, "region": f"region {i}"}
                     for i in (1, 2)
                 ],
-                "input": {"format": "generator", "options": options},
+                "input": inputs[stream],
             }
-            for stream, prefix in (("pressure", "p"), ("humidity", "h"))
+            for stream, prefix in STREAMS.items()
         }
         query = {
             "id": "climate",
