@@ -54,6 +54,15 @@ def test_a_sink_that_cannot_take_the_results_is_told(tmp_path: Path) -> None:
     assert "can take 1" in told.stderr
 
 
+def test_utilisation_that_is_not_kept_is_told(tmp_path: Path) -> None:
+    """A third of the near hosts is too little for a join: only the cloud, far away, could keep to it."""
+    nodes = [node | ({"x": 400, "y": 400} if node["id"] == "cloud" else {}) for node in SMALL["nodes"]]
+    path = write_scenario(tmp_path, {**SMALL, "nodes": nodes, "options": {"utilisation": 0.3}})
+    assert "utilisation 0.3 is not kept: hosts are up to " in invoke("plan", path).stderr
+    assert "is not kept" in invoke_json("plan", path)["warnings"][-1]
+    assert "not kept" not in invoke("plan", path, "--partition", "grid").stderr
+
+
 def test_json_says_the_same_as_the_plan(scenario_file: Path, tmp_path: Path) -> None:
     figures = invoke_json("plan", scenario_file, "-o", tmp_path / "deep" / "plan")
     replicas = pq.read_table(tmp_path / "deep" / "plan" / "replicas.parquet").to_pylist()

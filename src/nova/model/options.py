@@ -56,8 +56,8 @@ class Options:
     """C_min: hosts with less free capacity than this (tuples/s) are passed over (Eq. 3). The paper's experiments use
     half the median capacity."""
     utilisation: float = 1.0
-    """Share of each node's capacity that may be used, in (0, 1]: less trades latency for headroom. `auto` uses the rest
-    for what would else have to be sliced."""
+    """Share of each node's capacity that may be used, in (0, 1]: less keeps headroom. `auto` uses more where predicted
+    p99 would rise otherwise, or something had to be sliced, and `nova plan` says so; other partitions keep to it."""
     max_replicas: int | None = None
     """At most this many replicas per sub-join. None: no limit."""
     allow_overload: bool = False

@@ -43,6 +43,9 @@ sub-joins; all of it would lower the mean by 4 % more, for 6 to 8 %."""
 ROOMS: Final = (1.0, 0.9, 0.8, 0.7)
 """Shares of the hosts within which small problems are placed, each on its own; the plan that is felt soonest at mean,
 p90 and p99 counts. Plans of like cost differ by up to a tenth in their tails, which the search does not see."""
+TIE: Final = 0.02
+"""Share by which predicted p99 may lie above that of plans with more room where `utilisation` is to be kept: less is
+within what a prediction is off by."""
 
 # --- How joins are cut ------------------------------------------------------------------------------------------------
 SHORT_WINDOW_MS: Final = 10.0

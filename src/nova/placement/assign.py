@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from nova.model.policy import (
     SHORT_WINDOW_MS,
     SLIVER,
     SPREAD,
+    TIE,
     UNLIMITED,
     key_ranges,
     usable,
@@ -510,18 +511,30 @@ class _Search:
 
 def _soonest(search: Callable[[float, felt.Start | None], _Search], options: Options) -> _Search:
     """The search that is felt soonest, of those within less room than may be used; at their ends they get the rest, so
-    that nothing is left which a single move would better. Where that cannot be kept to, `auto`
-    takes more of all hosts alike rather than fill some and slice or cut the rest."""
-    found = [search(options.utilisation, None)]
-    kept = not found[0].sliced.any() and found[0].fullest <= options.utilisation * (1 + OVERLOAD)
-    if kept and found[0].fullest > ROOMS[-1]:
-        narrow = [search(room, None) for room in ROOMS if room < options.utilisation]
-        found += [search(options.utilisation, felt.Start(one.cut, one.where, 0)) for one in narrow] + narrow
-    elif not kept and options.partition == "auto":
-        found += [search(room, None) for room in ROOMS if room > options.utilisation]
-    fewest = min(int(one.sliced.sum()) for one in found)
-    fit = [one for one in found if one.sliced.sum() == fewest]
-    return fit[least_regret([one.figures for one in fit])]
+    that nothing is left which a single move would better.
+
+    `auto` keeps to `utilisation` where predicted p99 stays what more room would give, ties aside, and where nothing
+    needs slicing for it; else to the next larger of `ROOMS` that does: p99 does not rise as `utilisation` falls."""
+    most = options.utilisation
+    within = cache(lambda room: search(room, None))
+    shares = [room for room in ROOMS if room > most and options.partition == "auto"] + [most]
+    found: list[_Search] = []
+    chosen, soonest = None, np.inf
+    for share in shares:
+        if chosen is not None and chosen.fullest <= share * (1 + OVERLOAD):
+            continue  # kept to already
+        found.append(within(share))
+        if not found[-1].sliced.any() and ROOMS[-1] < found[-1].fullest <= share * (1 + OVERLOAD):
+            narrow = [within(room) for room in ROOMS if room < share]
+            found += [search(share, felt.Start(one.cut, one.where, 0)) for one in narrow] + narrow
+        fit = [one for one in found if one.fullest <= share * (1 + OVERLOAD)] if chosen is not None else found
+        fewest = min(int(one.sliced.sum()) for one in found)
+        fit = [one for one in fit if one.sliced.sum() == fewest and one.figures[-1] <= (1 + TIE) * soonest]
+        if fit:
+            chosen = fit[least_regret([one.figures for one in fit])]
+            soonest = min(soonest, float(chosen.figures[-1]))
+    assert chosen is not None
+    return chosen
 
 
 def _by_drain_time(
