@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from nova.evaluation.prediction import predict
 from nova.model.load import node_loads
 from nova.model.options import Options
-from nova.model.problem import Key
-from nova.model.waiting import sojourn_ms, sojourn_slope
 from nova.optimizer import optimize
 from nova.placement.drain import Task
 from nova.synthetic import draw
@@ -43,27 +39,6 @@ def test_what_divides_freely_does_not_mind_small_hosts() -> None:
     one = task([100.0], [50.0, 60.0])
     flow = one.divide(np.array([50.0, 60.0]), np.ones(1, np.bool_))
     assert flow.tolist() == [[40.0], [60.0]]
-
-
-def test_hosts_filled_evenly_cost_the_same_for_one_more_tuple() -> None:
-    """d(λS)/dλ is equal where hosts have room, and no less where service alone takes longer than that."""
-    limit = np.array([200.0, 60.0, 25.0, 3.0])
-    for room in task([100.0], limit.tolist()).even_rooms(limit):
-        margin = sojourn_ms(room, limit) + room * sojourn_slope(room, limit)
-        used = (room > 0) & (room < limit * 0.98)
-        assert margin[used] == pytest.approx(margin[used][0], rel=1e-6)
-        assert (margin[room == 0] >= margin[used][0] * (1 - 1e-6)).all()
-
-
-def test_keyed_joins_are_balanced_within_room_and_whole_ranges_of_keys() -> None:
-    plain = draw(120, seed=3, load=0.8)
-    problem = replace(plain, queries=tuple(replace(q, key=Key(("k",), 2000.0)) for q in plain.queries))
-    plan = optimize(problem)
-    assert (node_loads(plan.joins, plan.replicas, 120) <= problem.nodes.limit * (1 + 1e-6)).all()
-    keyed = plan.replicas.key_to - plan.replicas.key_from
-    assert keyed.min() >= 100 / 2000 - 1e-9
-    assert plan.replicas.keyed
-    assert predict(problem, plan).felt.p99_ms < 0.5 * predict(plain, optimize(plain)).felt.p99_ms
 
 
 def test_cost_by_hand() -> None:

@@ -13,6 +13,7 @@ from nova.jit import kernel
 from nova.model.distances import LegLengths, weighted
 from nova.model.options import LEG_WEIGHTS, Options
 from nova.model.policy import (
+    CRUMB,
     DENSE,
     FAR,
     LONG_WINDOW_MS,
@@ -34,7 +35,7 @@ from nova.model.rates import counts
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
-from nova.placement import drain, felt
+from nova.placement import drain, felt, shares
 from nova.placement import grid as partition
 from nova.placement.cells import Demand, Placed, fill, fill_exactly, fill_whole
 from nova.placement.cuts import BY_GRID, BY_KEY, BY_LARGE_GRID, BY_SLICES, KEY, SLICE, WHOLE, recognise
@@ -44,9 +45,6 @@ from nova.placement.index import HostIndex, build, nearest, raise_free, set_free
 from nova.placement.local import improve, place_whole
 from nova.placement.tails import felt_figures, least_regret
 from nova.placement.transport import transport
-
-KEYED_TRIALS = 20
-"""Cuts tried in exchanges, per sub-join, where all divide by key."""
 
 
 @dataclass(frozen=True)
@@ -443,8 +441,6 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
         gone = (at < 0) & (np.arange(at.shape[1]) < np.array([way.pieces for way in ways])[begun][:, None])
         begin = felt.Start(np.where(gone.any(axis=1), -1, begun), at, start.trials)
     by_key = _keyed(state.problem, some, options)
-    if start is None and by_key.all():  # a short search: the transportation problem below divides keys better
-        begin = felt.Start.of_nothing(len(rows), KEYED_TRIALS * len(rows))
     costs = state.costs(rows)
     counted = counts(state.problem, some, options)
     by_slices = np.array([x for x, way in enumerate(ways) if way.kind == SLICE])
@@ -473,10 +469,20 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
             felt_figures(state.problem, some, placed, state.legs.between, options.arrival_scv),
         )
 
-    alone = start is not None or by_key.all() or options.percentile is not None
+    alone = start is not None or options.percentile is not None
+    if start is None and by_key.all():
+        placed = _no_replicas()
+        if some.demand.sum() <= ROOMS[-1] * index.free.sum():  # beyond, grids do not fit
+            keys = [way.kind == KEY for way in ways]
+            allowed[:, keys], with_keys = False, allowed[:, keys]
+            placed = (search(options.utilisation, None) if alone else _soonest(search, options)).placed
+            allowed[:, keys] = with_keys
+        shared = _by_shares(state, some, costs, counted, made, ranges, rules, placed)
+        if shared is not None:
+            return replace(shared, join=rows[shared.join].astype(np.int32)), np.empty(0, np.int32)
     chosen = search(options.utilisation, begin) if alone else _soonest(search, options)
     cut, placed, sliced = chosen.cut, chosen.placed, chosen.sliced
-    if sliced.any() or (start is None and by_key.all()):
+    if sliced.any():
         task = drain.Task(costs, some.demand, windows, limit, busy, options.at_host, options.arrival_scv, tail)
         other = _by_drain_time(state, some, task, np.where(by_key, ranges, 1.0), placed, bool((cut >= 0).all()))
         if other is not None:
@@ -537,6 +543,60 @@ def _soonest(search: Callable[[float, felt.Start | None], _Search], options: Opt
     return chosen
 
 
+def _by_shares(
+    state: _State,
+    some: SubJoins,
+    costs: Floats,
+    counted: Floats,
+    made: Floats,
+    ranges: Floats,
+    rules: Floats,
+    placed: Replicas,
+) -> Replicas | None:
+    """All sub-joins by ranges of their keys: shares improved from what is `placed` as if there were no keys, and from
+    hosts that are filled evenly, whichever is felt soonest, and in no figure later than what is `placed`; None where
+    none of these has room for all."""
+    options, index, nodes = state.options, state.index, state.problem.nodes
+    limit, busy = np.minimum(nodes.limit[index.node], UNLIMITED), nodes.other_load[index.node]
+    room, total = usable(nodes, options)[index.node], float(some.demand.sum())
+    if room.sum() < total * (1 - 1e-9) and options.partition == "auto":
+        room = usable(nodes, replace(options, utilisation=1.0))[index.node]
+    if room.sum() < total * (1 - 1e-9):
+        return None
+    task = shares.Task(costs, some.demand, counted, np.maximum(1.0 / ranges, CRUMB), limit, room, busy, rules)
+    begun = np.zeros(costs.shape)
+    np.add.at(begun, (placed.join, state.slot_of[placed.node]), placed.volume)
+    without = task.tidy(begun)
+    starts = [without, *(task.take(even) for even in task.even_rooms() if options.c_min == 0)]
+    found = [task.improve(start) for start in starts if start is not None]
+    anew = [task.again(share) for share, _ in found]
+    found += [task.improve(share) for share in anew if share is not None]
+    if not found:
+        return None
+
+    def figures(share: Floats) -> Floats:
+        join, slot = np.nonzero(share)
+        left, right, onward = (
+            state.legs.between(end[join], index.node[slot]) for end in (some.left_node, some.right_node, some.sink)
+        )
+        load, results = task.load(share)[slot], made[join] * share[join, slot]
+        return felt_figures(np.stack([left, right]) + onward, load, limit[slot], results, options.arrival_scv)
+
+    share = min(found, key=lambda one: one[1])[0]
+    if options.percentile is None:
+        told = [(one, figures(one)) for one, _ in found]
+        if without is not None:
+            most = figures(without)
+            told = [(without, most), *((one, theirs) for one, theirs in told if (theirs <= most).all())]
+        share = told[least_regret([theirs for _, theirs in told])][0]
+    index.free = np.maximum(index.free - (task.load(share) - busy), 0.0)
+    raise_free(index.free, index.most_free, index.offsets)
+    join, slot = np.nonzero(share)
+    join, slot, start, to = _slices(join.astype(np.int32), slot.astype(np.int32), share[join, slot], len(some))
+    zero, one = np.zeros(len(join)), np.ones(len(join))
+    return Replicas(join, index.node[slot], zero, one, zero, one, zero, one, start, to)
+
+
 def _by_drain_time(
     state: _State, some: SubJoins, task: drain.Task, ranges: Floats, placed: Replicas, complete: bool
 ) -> Replicas | None:
@@ -548,15 +608,13 @@ def _by_drain_time(
     if options.c_min > 0 or state.largest < demand.max() or not divisible.any():
         return None
     most_used = 1.0 if options.partition == "auto" else options.utilisation
-    flow = task.balance(usable(nodes, options)[index.node]) if keyed.all() else None
-    if flow is None:
-        for level in drain.LEVELS:
-            used = replace(options, utilisation=min(level, most_used))
-            flow = task.divide(usable(nodes, used)[index.node], keyed)
-            if flow.sum() >= demand.sum() * (1 - 1e-9):
-                break
-        else:
-            return None
+    for level in drain.LEVELS:
+        used = replace(options, utilisation=min(level, most_used))
+        flow = task.divide(usable(nodes, used)[index.node], keyed)
+        if flow.sum() >= demand.sum() * (1 - 1e-9):
+            break
+    else:
+        return None
     slot, join = np.nonzero(flow)
     share = flow[slot, join] / demand[join]
     kept = ~keyed[join] | (share * ranges[join] >= 1)  # a part has a range of keys at least; others take its crumbs

@@ -5,14 +5,10 @@ Placing one sub-join after the other fills hosts with the large ones and leaves 
 Here large sub-joins get the hosts that keep up with them, and small ones the small hosts: every part pays its legs, its
 service and w·d·(1 + d/2W) for a drain time of d at windows of W, dearer the longer, since one drain time may meet the
 next one's. Most sub-joins come out whole, the others in two or three parts.
-
-Where all divide by key nothing bursts, and the time at a host is convex in its load: there hosts are filled to where
-one more tuple costs the same time everywhere, with a little room to spare so that ways stay short.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,10 +21,6 @@ from nova.placement.transport import transport
 
 LEVELS = (0.93, 0.97, 1.0)
 """Shares of the hosts that may be used, in turn, until all fits: fuller, their queues are longer than drain times."""
-SPARE = (1.01, 1.03, 1.06, 1.1, 1.2, 1.4, 1.8)
-"""Room, as a multiple of what sub-joins need, that hosts filled evenly have in all; the cheapest plan counts."""
-LONGEST_MS = 1e9
-"""Longer than any wait."""
 
 
 @dataclass(frozen=True)
@@ -55,47 +47,6 @@ class Task:
         late = np.where(freely[:, None], 0.0, drain_ms(windows, demand, self.limit))
         price = self.costs + self.weight * (1000.0 / self.limit + late * (1.0 + 0.5 * late / windows))
         return transport(price, self.demand, room, np.argsort(self.demand, kind="stable").astype(np.int32))[0]
-
-    def even_rooms(self, usable: Floats) -> Iterator[Floats]:
-        """Rooms of the hosts, up to what is `usable`, such that one more tuple costs the same time at each of them:
-        more and more to spare, as long as there is."""
-        before = -1.0
-        for spare in SPARE:
-            low, high = 0.0, LONGEST_MS
-            for _ in range(60):
-                price = (low + high) / 2
-                low, high = (
-                    (price, high) if self._room_at(price, usable).sum() < spare * self.demand.sum() else (low, price)
-                )
-            room = self._room_at(high, usable)
-            if room.sum() <= before * (1 + 1e-9):
-                return
-            before = room.sum()
-            yield room
-
-    def _room_at(self, price_ms: float, usable: Floats) -> Floats:
-        """Room up to the load λ at which one more tuple costs `price_ms` in all, its own time and the others' longer
-        wait: d(λ·S)/dλ there."""
-        turns = np.maximum(price_ms * self.limit / 1000.0, 1.0)  # the price in service times
-        load = self.limit * (1.0 - 1.0 / np.sqrt(1.0 + 2.0 * (turns - 1.0) / max(self.scv, 1e-9)))
-        return np.clip(load - self.busy, 0.0, usable)
-
-    def balance(self, usable: Floats) -> Floats | None:
-        """The same for sub-joins that all divide without bursts: the cheapest on hosts that are filled evenly; None
-        where not all fit."""
-        best, best_cost = None, np.inf
-        order = np.argsort(self.demand, kind="stable").astype(np.int32)
-        for room in self.even_rooms(usable):
-            stay = sojourn_ms(self.busy + room, self.limit, self.scv, 0.0)
-            flow, _ = transport(self.costs + self.weight * stay, self.demand, room, order)
-            if flow.sum() < self.demand.sum() * (1 - 1e-9):
-                continue
-            slot, join = np.nonzero(flow)
-            amount = flow[slot, join]
-            cost = self.cost(join, slot, amount / self.demand[join], amount, np.zeros(len(join), np.bool_))
-            if cost < best_cost:
-                best, best_cost = flow, cost
-        return best
 
     def cost(
         self,
