@@ -7,8 +7,9 @@ import csv
 import pytest
 
 from builders import invoke, invoke_json
+from nova_lab.cluster.cluster import Cluster
 from nova_lab.report import workloads
-from nova_lab.report.experiments import scaling
+from nova_lab.report.experiments import e2e, scaling
 
 
 @pytest.fixture(autouse=True)
@@ -40,12 +41,18 @@ def test_a_second_run_reuses_what_is_finished(tmp_path):
     assert second["reused"] == len(files) - 1
 
 
-def test_every_experiment_ends_in_a_section(tmp_path):
+def test_every_experiment_ends_in_a_section(tmp_path, monkeypatch: pytest.MonkeyPatch, two: Cluster):
+    monkeypatch.setattr(e2e, "ORDER", ("sink",))  # one site is enough for it
+    monkeypatch.setattr(e2e, "WINDOWS_MS", (1000.0,))
+    monkeypatch.setattr(e2e, "QUICK_S", 1.0)
+    monkeypatch.setattr(e2e, "standing", lambda _: (two, 1e-4))
     result = invoke("paper", "-o", tmp_path, "--quick")
     assert result.exit_code == 0, result.output
     page = (tmp_path / "index.html").read_text()
     for title in ("Mitigation of over-utilization", "Placement quality", "scalability", "End-to-end in simulation"):
         assert title in page
+    assert "End-to-end performance" in page
+    assert "All 2 runs gave the results of a plain join, each once." in page
 
 
 def test_unknown_experiments_are_named(tmp_path):

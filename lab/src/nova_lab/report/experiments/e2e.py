@@ -50,6 +50,8 @@ UNEQUAL = 0.7
 STRESS = 0.2
 """Share of its speed that a stressed sensor's node has left for joins."""
 WINDOWS_MS = (1.0, 10.0, 100.0, 1000.0)
+FULL_S, QUICK_S = 120.0, 5.0
+"""Length of a run: the paper's, and with `--quick`."""
 TOPOLOGY = "ripe-atlas-419"
 ARCHIVE = "aberdeen-bme280"
 """Sensors that read pressure and humidity, one per region."""
@@ -69,7 +71,7 @@ PUNCTUAL_MS = 50.0
 def units(setting: Setting) -> list[Unit]:
     """Every window length, with the sensors idle and busy, each approach by itself."""
     windows = WINDOWS_MS[::3] if setting.quick else WINDOWS_MS
-    seconds = 5.0 if setting.quick else 120.0
+    seconds = QUICK_S if setting.quick else FULL_S
     return [
         Unit("e2e", {"window_ms": window, "stressed": stressed, "approach": name, "seconds": seconds, "seed": 0})
         for window in windows
