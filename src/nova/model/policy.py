@@ -77,8 +77,8 @@ over the median capacity)."""
 # --- Where partial aggregates are merged on their way -----------------------------------------------------------------
 PER_MERGE: Final = 0.01
 """Share of what a query's ways to the sink cost that a merge on one more host must save."""
-MERGE_LEVELS: Final = 4
-"""Merges on one way at most: each is a shuffle to a run, and hosts that merge ten others reach 10⁴ so."""
+MERGE_LEVELS: Final = 6
+"""Merges on one way at most: each level is a hop to partials, and a shuffle to a run."""
 OVERFULL_MS: Final = 10_000.0
 """What a tuple/s that a sink or a link cannot take counts, as if it went so much further: more than any way."""
 

@@ -134,9 +134,10 @@ class _Move:
 
     at: int
     """Row of the host."""
-    gain: float
     some: Rows
-    """Which of the heads."""
+    """Rows of those heads."""
+    spares: float
+    """Partials/s that the sink gets less."""
 
 
 class _Tree:
@@ -166,8 +167,6 @@ class _Tree:
         self.hosts: Rows = np.flatnonzero(free if allowed is None else free & allowed)
         if len(rows) * len(self.hosts) > DENSE:  # those that send something of the query, too, will do
             self.hosts = np.intersect1d(self.hosts, self.heads)
-            most = max(DENSE // max(len(rows), 1), 1)
-            self.hosts = np.sort(self.hosts[np.argsort(-(shared.room - shared.load)[self.hosts], kind="stable")[:most]])
 
     @property
     def sent(self) -> Floats:
@@ -178,9 +177,10 @@ class _Tree:
         """The rows of the tree that pays most, one merge after the other."""
         rows: list[tuple[int, int, int]] = []
         for level in range(1, MERGE_LEVELS + 1):  # what is merged at one level is merged again at the next
-            while self._may_pay() and (move := self._best(level)) is not None:
-                rows += [(self.query, int(self.heads[child]), move.at) for child in move.some]
-                self._make(move)
+            while self._may_pay() and (moves := self._best(level)):
+                for move in moves:
+                    rows += [(self.query, child, move.at) for child in move.some.tolist()]
+                    self._make(move)
         return rows
 
     def _may_pay(self) -> bool:
@@ -213,9 +213,11 @@ class _Tree:
         stay = shared.felt(shared.awaited[sink], sink) * shared.stay(load, np.broadcast_to(limit, load.shape))
         return np.asarray(stay + OVERFULL_MS * np.maximum(load - limit, 0.0))
 
-    def _best(self, level: int) -> _Move | None:
-        """The merge that saves most: at every host, the heads in the order of what each costs more by way of it, for
-        each partial that it spares the sink; as many of the first as are best and fit. None: none is worth it."""
+    def _best(self, level: int) -> list[_Move]:
+        """The merge that saves most, and those after it that save as much beside it; none where none is worth it.
+
+        At every host, heads are taken in the order of what each costs more by way of it, for each partial that it
+        spares the sink; as many of the first as are best and fit."""
         shared, heads, sent = self.shared, self.heads, self.sent
         sink, h = np.array(self.sink), heads[:, None]
         hosts, onward, raw, within, root, depth = self._candidates()
@@ -240,11 +242,31 @@ class _Tree:
         self._over_links(total, order, extra, hosts)
         total[taken > (shared.room - shared.load)[hosts]] = np.inf
         total[np.isnan(total)] = np.inf
-        last, at = np.unravel_index(int(total.argmin()), total.shape)
-        gain = -float(total[last, at])
-        if not gain > PER_MERGE * self._ways():
-            return None
-        return _Move(int(hosts[at]), gain, np.sort(order[: last + 1, at]))
+        last, every = total.argmin(axis=0), np.arange(len(hosts))
+        gain, spares = -total[last, every], (taken - extra)[last, every]
+        least = PER_MERGE * self._ways()
+        moves: list[_Move] = []
+        used: set[int] = set()
+        for at in np.argsort(-gain, kind="stable").tolist():
+            if not gain[at] > least or not self._beside(moves):
+                break
+            some = heads[order[: last[at] + 1, at]]
+            touched = {int(hosts[at]), int(root[at]), *some.tolist()}
+            if touched.isdisjoint(used):
+                moves.append(_Move(int(hosts[at]), np.sort(some), float(spares[at])))
+                used |= touched
+        return moves
+
+    def _beside(self, moves: list[_Move]) -> bool:
+        """Whether what others save does not depend on some merges: none yet, or a sink that has too much even so, or
+        one where nothing waits."""
+        if not moves:
+            return True
+        shared, sink = self.shared, self.sink
+        too_many = shared.arrivals[sink] + shared.load[sink] + shared.busy[sink] - shared.limit[sink]
+        if len(shared.budgets) or (too_many <= 0 and not shared.by_rate):
+            return False
+        return bool(too_many <= 0 or sum(move.spares for move in moves) < too_many)
 
     def _candidates(self) -> tuple[Rows, Floats, Floats, Floats, Rows, Rows]:
         """Hosts that may merge more: ms from each to the sink, partials/s it has, weight of what stays there to be
@@ -254,6 +276,9 @@ class _Tree:
         full = {host for host, one in self.inner.items() if one.raw >= self.most}
         may = np.array([host not in self.inner or host in full for host in self.hosts.tolist()], np.bool_)
         hosts = self.hosts[may & (shared.room[self.hosts] > shared.load[self.hosts])]
+        if len(hosts) * len(self.heads) > DENSE:
+            order = np.argsort(-(shared.room - shared.load)[hosts], kind="stable")
+            hosts = np.sort(hosts[order[: max(DENSE // len(self.heads), 1)]])
         onward, root, depth = shared.between(hosts, sink), hosts.copy(), np.zeros(len(hosts), np.intp)
         head = np.isin(hosts, self.heads)
         at = np.searchsorted(self.heads, hosts[head])
@@ -290,7 +315,8 @@ class _Tree:
 
     def _make(self, move: _Move) -> None:
         """Take a merge in: those it hears are heads no more, and its host is one unless it sends to another."""
-        shared, sent, some, sink = self.shared, self.sent, move.some, np.array(self.sink)
+        shared, sent, sink = self.shared, self.sent, np.array(self.sink)
+        some = np.searchsorted(self.heads, move.some)
         taken, weight, behind = float(sent[some].sum()), float(self.weight[some].sum()), int(self.height[some].max())
         for link in range(len(shared.budgets)):
             now, then = (shared.crosses(link, self.heads[some], end) for end in (sink, np.array(move.at)))
