@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from nova.query import Schema, Statement, analyse
+from nova.query import Schema, SqlFault, Statement, analyse
 
 STREAMS = {
     "bids": Schema({"auction": None, "price": None, "bidder": 3}, {}, {"at": "time"}),
@@ -46,6 +47,35 @@ def of(sql: str) -> Statement:
             f"""SELECT TUMBLE_START(at, {SIZE}) AS window_start, bidder, count(*) AS n FROM bids
                 GROUP BY TUMBLE(at, {SIZE}), bidder""",
             GROUPS,
+        ),
+        (
+            f"""SELECT window_start, bidder, count(*) AS n FROM TUMBLE(bids, at, {SIZE})
+                GROUP BY window_start, window_end, bidder""",
+            GROUPS,
+        ),
+        (f"SELECT TUMBLE_START(at, {SIZE}) AS window_start, bidder, count(*) AS n FROM bids GROUP BY 1, 2", GROUPS),
+        (
+            f"SELECT TUMBLE_START(at, {SIZE}) AS window_start, bidder, count(*) AS n FROM bids GROUP BY 1, bidder",
+            GROUPS,
+        ),
+        (
+            """SELECT window(at, '10 seconds').start AS window_start, bidder, count(*) AS n FROM bids
+               GROUP BY window_start, bidder""",
+            GROUPS,
+        ),
+        (
+            f"""SELECT window_start, bidder, count(*) AS n FROM (SELECT * FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(at),
+                {SIZE}))) GROUP BY window_start, window_end, bidder""",
+            GROUPS,
+        ),
+        (
+            f"""SELECT l.price, r.id FROM (SELECT * FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(at), {SIZE}))) l
+                JOIN (SELECT id, window_start, window_end FROM TABLE(TUMBLE(TABLE auctions, DESCRIPTOR(at), {SIZE}))) r
+                ON l.auction = r.id AND l.window_start = r.window_start AND l.window_end = r.window_end""",
+            JOINED.replace("b.", "l.")
+            .replace("a.", "r.")
+            .replace("bids b", "bids l")
+            .replace("auctions a", "auctions r"),
         ),
         (
             """SELECT window.start AS window_start, bidder, count(*) AS n FROM bids
@@ -126,3 +156,45 @@ def test_a_star_leaves_out_what_it_is_told_to() -> None:
         "auction",
         "bidder",
     ]
+
+
+@pytest.mark.parametrize(
+    ("clause", "told"),
+    [
+        (f"SESSION(at, {SIZE}), bidder", "at 'SESSION': SESSION is not part of the dialect: windows are TUMBLE, HOP"),
+        ("session_window(at, '5 seconds'), bidder", "session_window is not part of the dialect"),
+        (f"TUMBLE(at, {SIZE}), ROLLUP(bidder)", "ROLLUP is not part of the dialect: list a window and keys"),
+        (f"TUMBLE(at, {SIZE}), GROUPING SETS ((bidder), ())", "GROUPING SETS is not part of the dialect"),
+        (f"TUMBLE(at, {SIZE}), 7", "GROUP BY 7: the number of a column expected, 1 to 2"),
+    ],
+)
+def test_other_groups_are_told_apart(clause: str, told: str) -> None:
+    with pytest.raises(SqlFault, match=re.escape(told)):
+        of(f"SELECT bidder, count(*) AS n FROM bids GROUP BY {clause}")
+
+
+def test_units_of_time_are_no_columns() -> None:
+    (_, part), *_ = of("SELECT timestampdiff(SECOND, at, at + INTERVAL '1' HOUR) AS s FROM bids").select
+    assert part.sql(dialect="spark").startswith("TIMESTAMPDIFF(SECOND, ")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            f"SELECT * FROM TABLE(HOP(TABLE bids, DESCRIPTOR(at), {SIZE}, {SIZE}))",
+            "at 'at': the window of a table function",
+        ),
+        (
+            f"SELECT bidder, count(*) AS n FROM TUMBLE(bids, at, {SIZE}) GROUP BY bidder",
+            "without that, name the stream",
+        ),
+        (
+            "SELECT price FROM bids b JOIN auctions FOR SYSTEM_TIME AS OF b.at AS a ON b.auction = a.id",
+            "FOR SYSTEM_TIME is",
+        ),
+    ],
+)
+def test_a_clause_that_would_be_passed_over_is_refused(text: str, told: str) -> None:
+    with pytest.raises(SqlFault, match=re.escape(told)):
+        of(text)

@@ -109,7 +109,11 @@ class NovaSql(Spark):
     written: only those that Nova takes apart have a meaning here."""
 
     class Tokenizer(Spark.Tokenizer):
-        KEYWORDS = {word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if kind is not TokenType.WINDOW}  # noqa: RUF012
+        KEYWORDS = {  # noqa: RUF012
+            word: kind
+            for word, kind in Spark.Tokenizer.KEYWORDS.items()
+            if kind not in (TokenType.WINDOW, TokenType.SESSION)
+        }
 
     class Parser(SparkParser):
         FUNCTIONS = {  # noqa: RUF012

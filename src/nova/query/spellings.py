@@ -1,8 +1,9 @@
 """Spellings: other ways to write what the dialect says, rewritten before a text is analysed.
 
 WITH and queries in brackets that only choose, compute and filter are merged into what reads them; windows of table
-functions (`TABLE(TUMBLE(TABLE bids, DESCRIPTOR(at), …))`) become windows of GROUP BY and ON; SELECT DISTINCT with a
-bound of the window becomes GROUP BY.
+functions (`TABLE(TUMBLE(TABLE bids, DESCRIPTOR(at), …))`, `TUMBLE(bids, at, …)`) become windows of GROUP BY and ON;
+SELECT DISTINCT with a bound of the window becomes GROUP BY; GROUP BY 1 names what is selected first, and GROUP BY
+TUMBLE_START(…) the window.
 """
 
 from __future__ import annotations
@@ -17,7 +18,19 @@ _MERGEABLE = {"expressions", "from_", "joins", "where", "kind", "hint", "match"}
 
 def plain(sql: str, select: exp.Select) -> exp.Select:
     """A SELECT as the dialect writes it. Raises `SqlFault`."""
-    return _plain(sql, _without_with(sql, select))
+    whole = _plain(sql, _without_with(sql, select))
+    for call in whole.find_all(exp.Anonymous):
+        unit = call.expressions[0] if str(call.this).lower() in _OF_UNITS and call.expressions else None
+        if isinstance(unit, exp.Column) and not unit.table and unit.name.upper() in _UNITS:
+            unit.replace(exp.Var(this=unit.name))
+    return whole
+
+
+_OF_UNITS = frozenset(["date_add", "date_diff", "dateadd", "datediff", "timestampadd", "timestampdiff"])
+"""Functions whose first argument may be a unit of time."""
+_UNITS = frozenset(
+    ["YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DAYOFYEAR", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"]
+)
 
 
 def is_view(select: exp.Select) -> bool:
@@ -54,20 +67,23 @@ def _without_with(sql: str, select: exp.Select) -> exp.Select:
     return select
 
 
-def _plain(sql: str, select: exp.Select) -> exp.Select:
-    """A SELECT and all queries in brackets that it reads from, the inner ones first."""
+def _plain(sql: str, select: exp.Select, *, inside: bool = False) -> exp.Select:
+    """A SELECT and all queries in brackets that it reads from, the inner ones first. `inside`: it stands in brackets;
+    then a view leaves the windows of table functions to what reads it."""
     source = select.args.get("from_")
     for one in [source, *(select.args.get("joins") or ())]:
         below = None if one is None else one.this
         if isinstance(below, exp.Subquery) and isinstance(below.this, exp.Select):
-            below.set("this", _plain(sql, below.this))
+            below.set("this", _plain(sql, below.this, inside=True))
     below = None if source is None else source.this
     if isinstance(below, exp.Subquery) and isinstance(below.this, exp.Select) and not select.args.get("joins"):
         _refuse_columns(sql, below)
         if is_view(below.this):
             select = _merged(sql, select, below.this, below.alias)
     _distinct_groups(sql, select)
-    _table_windows(sql, select)
+    _numbered_groups(sql, select)
+    if not (inside and is_view(select)):
+        _table_windows(sql, select)
     return select
 
 
@@ -134,11 +150,16 @@ def _table_windows(sql: str, select: exp.Select) -> None:
     """Windows of table functions as those of GROUP BY and ON: TABLE(TUMBLE(TABLE x, DESCRIPTOR(at), size))."""
     windows: dict[str, exp.Expr] = {}
     for one in [select.args.get("from_"), *(select.args.get("joins") or ())]:
-        table = None if one is None else one.this
+        table = read = None if one is None else one.this
+        if isinstance(read, exp.Subquery) and isinstance(read.this, exp.Select) and read.this.args.get("from_"):
+            table = read.this.args["from_"].this
         if isinstance(table, exp.Table) and isinstance(table.this, exp.Anonymous):
             name, window = _table_window(sql, table)
-            alias = table.alias or name.name
-            window.expressions[0].set("table", exp.to_identifier(alias))
+            alias = (read.alias if read is not None else "") or table.alias or name.name
+            time = window.expressions[0]
+            if isinstance(read, exp.Subquery):
+                _without_bounds(read.this, time)
+            time.set("table", exp.to_identifier(alias))
             windows[alias.lower()] = window
             table.set("this", name)
     if not windows:
@@ -151,10 +172,12 @@ def _table_windows(sql: str, select: exp.Select) -> None:
             return None
         return windows.get(column.table.lower()) if column.table else first
 
+    used: set[int] = set()
     for join in select.args.get("joins") or ():
         for equal in list(join.find_all(exp.EQ)):
             sides = bound(equal.this), bound(equal.expression)
             if sides[0] is not None and sides[1] is not None:
+                used |= {id(side) for side in sides}
                 equal.set("this", sides[0].copy())
                 equal.set("expression", sides[1].copy())
     group = select.args.get("group")
@@ -162,26 +185,77 @@ def _table_windows(sql: str, select: exp.Select) -> None:
         kept = [part for part in group.expressions if bound(part) is None]
         of = next((found for part in group.expressions if (found := bound(part)) is not None), None)
         if of is not None:
+            used.add(id(of))
             group.set("expressions", [of.copy(), *kept])
+    for window in windows.values():
+        if id(window) not in used:
+            message = (
+                "the window of a table function is grouped by or joined: GROUP BY window_start, window_end, or ON "
+            )
+            raise fault(sql, window, message + "l.window_start = r.window_start; without that, name the stream alone")
     for column in list(select.find_all(exp.Column)):
         if bound(column) is not None and column.table:
             column.set("table", None)
 
 
+def _without_bounds(view: exp.Select, time: exp.Expr) -> None:
+    """Leave it to what reads a view to know the bounds of its windows; it needs the time for that."""
+    items = [item for item in view.expressions if item.alias_or_name.lower() not in BOUNDS]
+    stars = any(isinstance(item, exp.Star) or isinstance(item.this, exp.Star) for item in items)
+    if not stars and not any(item == time for item in items):
+        items.append(time.copy())
+    view.set("expressions", items)
+
+
 def _table_window(sql: str, table: exp.Table) -> tuple[exp.Identifier, exp.Expr]:
     """The stream of a table function, and its window: TUMBLE(time, size) or HOP(time, slide, size)."""
     usage = "TABLE(TUMBLE(TABLE x, DESCRIPTOR(time), INTERVAL '10' SECOND)), or HOP with slide, then size, expected"
-    inside = table.this.expressions[0] if str(table.this.this).upper() == "TABLE" and table.this.expressions else None
+    inside = table.this
+    if str(inside.this).upper() == "TABLE" and inside.expressions:
+        inside = inside.expressions[0]
     if not isinstance(inside, exp.Anonymous) or str(inside.this).upper() not in ("TUMBLE", "HOP"):
         raise fault(sql, table.this, usage)
     stream, time, *lengths = [*inside.expressions, None, None][: max(len(inside.expressions), 2)]
-    if not isinstance(stream, exp.Column) or stream.table or not isinstance(time, exp.Anonymous) or not lengths:
+    if isinstance(time, exp.Anonymous) and str(time.this).upper() == "DESCRIPTOR" and len(time.expressions) == 1:
+        time = time.expressions[0]
+    if not isinstance(stream, exp.Column) or stream.table or not isinstance(time, exp.Column) or not lengths:
         raise fault(sql, table.this, usage)
-    if str(time.this).upper() != "DESCRIPTOR" or len(time.expressions) != 1:
-        raise fault(sql, time, usage)
     window = inside.copy()
-    window.set("expressions", [time.expressions[0].copy(), *(one.copy() for one in lengths if one is not None)])
+    window.set("expressions", [time.copy(), *(one.copy() for one in lengths if one is not None)])
     return stream.this.copy(), window
+
+
+def _numbered_groups(sql: str, select: exp.Select) -> None:
+    """GROUP BY with numbers and names of what is selected, and with bounds of a window in its place."""
+    group = select.args.get("group")
+    if group is None:
+        return
+    parts = [item.this if isinstance(item, exp.Alias) else item for item in select.expressions]
+    named = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+    found: list[exp.Expr] = []
+    for item in group.expressions:
+        if isinstance(item, exp.Literal) and item.is_int:
+            if not 0 < int(item.name) <= len(parts):
+                raise fault(sql, group, f"GROUP BY {item.name}: the number of a column expected, 1 to {len(parts)}")
+            part = parts[int(item.name) - 1].copy()
+        else:
+            chosen = named.get(item.name.lower()) if isinstance(item, exp.Column) and not item.table else None
+            part = chosen.copy() if chosen is not None and _window_of(chosen) is not None else item
+        window = _window_of(part)
+        if window is None or window not in found:
+            found.append(part if window is None else window)
+    group.set("expressions", found)
+
+
+def _window_of(part: exp.Expr) -> exp.Expr | None:
+    """The window whose bound a call is: TUMBLE_START(…), window(…).start; None for anything else."""
+    if isinstance(part, exp.Dot) and isinstance(part.this, exp.Anonymous) and str(part.this.this).lower() == "window":
+        return part.this.copy() if part.expression.name.lower() in ("start", "end") else None
+    if isinstance(part, exp.Anonymous):
+        name, _, end = str(part.this).lower().rpartition("_")
+        if name in ("tumble", "hop") and end in ("start", "end"):
+            return exp.Anonymous(this=name.upper(), expressions=[one.copy() for one in part.expressions])
+    return None
 
 
 def _distinct_groups(sql: str, select: exp.Select) -> None:

@@ -231,7 +231,9 @@ class _Analysis:
         if table.args.get("db"):
             raise self.wrong(table, "streams have one name, without a point")
         if more := [name for name, value in table.args.items() if value and name not in ("this", "alias")]:
-            clause = {"sample": "TABLESAMPLE", "pivots": "PIVOT"}.get(more[0], more[0].upper())
+            clause = {"sample": "TABLESAMPLE", "pivots": "PIVOT", "version": "FOR SYSTEM_TIME"}.get(
+                more[0], more[0].upper()
+            )
             raise self.wrong(table, f"a stream and its alias expected; {clause} is not part of the dialect")
         name, alias = _one_of(table.name, self.known) or table.name, table.alias or table.name
         if name not in self.known:
@@ -573,8 +575,12 @@ class _Analysis:
         keys: list[exp.Expr] = []
         last = joins[-1].window if joins else None
         for item in clause.expressions:
-            if isinstance(item, exp.Literal):
-                raise self.wrong(item, "name what to group by, not its number")
+            if isinstance(item, exp.Rollup | exp.Cube | exp.GroupingSets):
+                words = {"GROUPINGSETS": "GROUPING SETS"}
+                name = words.get(type(item).__name__.upper(), type(item).__name__.upper())
+                raise self.wrong(item, f"{name} is not part of the dialect: list a window and keys")
+            if isinstance(item, exp.Anonymous) and str(item.this).lower() in ("session", "session_window", "cumulate"):
+                raise self.wrong(item, f"{item.this} is not part of the dialect: windows are TUMBLE, HOP and window")
             chosen = dict(select).get(item.name) if isinstance(item, exp.Column) and not item.table else None
             owned = isinstance(item, exp.Column) and self._owners(item.name)
             part = chosen if chosen is not None and not owned else self._resolved(item, bounds=True)

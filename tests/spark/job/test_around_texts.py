@@ -18,6 +18,13 @@ from nova import optimizer
 from nova.scenario import load
 from nova.spark.job.run import Run, Settings
 
+FIVE = """SELECT b.value, a.category, p.city, v.page, w.page AS again FROM bids b JOIN auctions a ON b.auction = a.id
+    AND $same(b,a) JOIN people p ON a.seller = p.id AND $same(a,p) JOIN visits v ON v.visitor = p.id AND $same(v,p) JOIN
+    visits w ON w.visitor = b.bidder AND $same(w,b) AND w.page <> v.page WHERE b.value > 60"""
+UNITS = """SELECT id, try_cast(value AS int) AS v, date_trunc('second', at) AS s, timestampdiff(SECOND, TIMESTAMP
+    '2023-01-01 00:00:00', at) AS gone FROM auctions WHERE CASE WHEN category > 4 THEN value > 20 ELSE TRUE END"""
+RIGHT = """SELECT $start(p) AS w, p.city, count(a.id) AS n, sum(a.value) AS s FROM auctions a RIGHT JOIN people p ON
+    a.seller = p.id AND $same(a,p) GROUP BY $by(p), p.city"""
 TEXTS: dict[str, str] = {
     "scalars": """SELECT CASE WHEN b.value > 150 THEN 'high' WHEN b.value > 50 THEN 'mid' ELSE NULL END AS class, CASE
         a.category WHEN 1 THEN 'one' WHEN 2 THEN 'two' END AS word, if(b.value % 2 = 0, 'even', 'odd') AS
@@ -80,6 +87,33 @@ TEXTS: dict[str, str] = {
         $same(b,a) LEFT JOIN visits v ON v.visitor = a.seller AND $same(v,a) AND v.value > b.value WHERE
         b.value > 100""",
 }
+OTHERS: dict[str, tuple[str, str]] = {
+    "flink window join": (
+        """SELECT L.auction, L.value, R.category FROM
+           (SELECT * FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(at), INTERVAL '2' SECONDS)) WHERE value > 50) L LEFT JOIN
+           (SELECT id, category, window_start, window_end FROM TABLE(TUMBLE(TABLE auctions, DESCRIPTOR(at),
+           INTERVAL '2' SECONDS))) R
+           ON L.auction = R.id AND L.window_start = R.window_start AND L.window_end = R.window_end""",
+        """SELECT b.auction, b.value, a.category FROM bids b LEFT JOIN auctions a ON b.auction = a.id AND $same(b,a)
+           WHERE b.value > 50""",
+    ),
+    "risingwave": (
+        """SELECT window_start, count(DISTINCT auction) FILTER (WHERE value < 100) AS few, sum(value) AS s
+           FROM TUMBLE(bids, at, INTERVAL '2 seconds') WHERE bidder BETWEEN 1 AND 6 GROUP BY window_start""",
+        """SELECT $start(b) AS w, count(DISTINCT auction) FILTER (WHERE value < 100) AS few, sum(value) AS s FROM bids b
+           WHERE bidder BETWEEN 1 AND 6 GROUP BY $by(b)""",
+    ),
+    "numbers": (
+        """SELECT window(at, '2 seconds').end AS e, upper(substr(city, 1, 2)) AS c, count(*) AS n, max(value) AS m
+           FROM people WHERE city LIKE '%o%' AND city NOT IN ('bonn') GROUP BY 1, 2 HAVING n >= 1""",
+        """SELECT $end(p) AS e, upper(substr(city, 1, 2)) AS c, count(*) AS n, max(value) AS m FROM people p
+           WHERE city LIKE '%o%' AND city NOT IN ('bonn') GROUP BY $by(p), upper(substr(city, 1, 2)) HAVING n >= 1""",
+    ),
+    "five streams": (FIVE, FIVE),
+    "units": (UNITS, UNITS),
+    "right groups": (RIGHT, RIGHT),
+}
+"""As others write them, and in Spark's SQL for batches."""
 
 
 def nova_sql(text: str) -> str:
@@ -110,8 +144,9 @@ def rows(records: Iterable[Any]) -> Counter[tuple[Any, ...]]:
 def test_rows_equal_spark(spark: Any, tmp_path: Path) -> None:
     """All texts in one run, which must be in the dialect as well as understood."""
     tables = market.tables()
-    ids = {f"t{number}": name for number, name in enumerate(TEXTS)}
-    queries = {query: nova_sql(TEXTS[name]) for query, name in ids.items()}
+    texts = {name: (text, text) for name, text in TEXTS.items()} | OTHERS
+    ids = {f"t{number}": name for number, name in enumerate(texts)}
+    queries = {query: nova_sql(texts[name][0]) for query, name in ids.items()}
     loaded = load(market.scenario(tmp_path / "s", tables, queries, 2, in_order=False))
     plan = optimizer.optimize(loaded.problem, loaded.options)
     run = Run(spark, loaded, plan, Settings(tmp_path / "run", until_end=True, lateness_ms=10_000))
@@ -124,7 +159,7 @@ def test_rows_equal_spark(spark: Any, tmp_path: Path) -> None:
     for query, name in ids.items():
         files = [str(file) for file in (tmp_path / "run" / "results").glob(f"{query}-*.parquet")]
         found = rows(spark.read.parquet(*files).collect()) if files else rows([])
-        expected = rows(spark.sql(batch_sql(TEXTS[name])).collect())
+        expected = rows(spark.sql(batch_sql(texts[name][1])).collect())
         if found != expected or not found:
             wrong.append((name, sum(found.values()), sum(expected.values()), list((found - expected).items())[:2]))
     assert not wrong
