@@ -223,7 +223,8 @@ def handed_over(spark: SparkSession, folder: Path, flow: Flow, pipeline: Pipelin
     from pyspark.sql.pandas.types import from_arrow_schema
 
     folder.mkdir(parents=True, exist_ok=True)
-    schema = project(spark.createDataFrame([], from_arrow_schema(flow.result())), pipeline).schema
+    rows = project(spark.createDataFrame([], from_arrow_schema(flow.result())), pipeline)
+    schema = rows.schema.add(REASON, "string")
     reader = spark.readStream.schema(schema).option("maxBytesPerTrigger", MOST_BYTES)
     return Input(reader.parquet(str(folder)), clock, at_hand=True)
 

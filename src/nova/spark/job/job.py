@@ -202,6 +202,12 @@ class Job:
             return None
         return min(known[side] for side in sides) - watermark_delay_ms(self.lateness_ms, self.flow) * 1000
 
+    def come_us(self) -> int | None:
+        """How far the join has come: tuples of this event time would make the watermark what it is. None: not yet
+        known."""
+        watermark = self.watermark_us()
+        return None if watermark is None else watermark + self.lateness_ms * 1000
+
     def remember(self, tally: Tally) -> None:
         """Write down the highest window and the last ends of buckets so far, before Spark commits the batch."""
         told = before = self._remembered()

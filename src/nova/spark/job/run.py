@@ -261,7 +261,7 @@ class Run:
         sink = open_sink(s.format, s.target, s.options, flow, self.folder.path)
         if query.makes is not None:
             made = self.folder.made(query.id)
-            sink = HandOver(made)
+            sink = HandOver(made, lambda: job.come_us())
             inputs[self.problem.streams[query.makes]] = handed_over(
                 self.spark, made, flow, pipeline, shared_clock(left, right)
             )

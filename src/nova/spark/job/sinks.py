@@ -10,7 +10,7 @@ import hashlib
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, takewhile
 from json.encoder import encode_basestring_ascii
@@ -26,6 +26,7 @@ from nova.files import name_of
 from nova.model.errors import InvalidInput
 from nova.routing.flow import Flow
 from nova.spark.job.tasks import ArrowMap
+from nova.spark.sources.tuples import BEAT, REASON
 from nova.terminal import table
 
 if TYPE_CHECKING:
@@ -227,18 +228,40 @@ class Files:
 @dataclass
 class HandOver:
     """Rows that a later join of the same run reads as they come: one file for each batch, published once. A batch that
-    is repeated makes the same rows, so what it published before stays."""
+    is repeated makes the same rows, so what it published before stays.
+
+    With them goes how far the join has come, as a row that is no tuple (`BEAT`): also where a join makes nothing, those
+    that read it drop their state and close their groups in time.
+    """
 
     folder: Path
+    come_us: Callable[[], int | None]
+    """Event time (µs) that the rows of this and later batches are out of order with as with any tuple of that time;
+    None: not yet known."""
+    _told: int | None = None
+    """The last that was handed over."""
 
     @property
     def staging(self) -> Path:
         return self.folder / ".staging"
 
     def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
-        rows, make = joined(pairs, matcher)
+        rows, make = joined(self._with_beat(pairs), matcher)
         writer = WriteFiles(make, "parquet", str(self.staging))
         return rows.repartition(1).mapInArrow(writer, "file string")
+
+    def _with_beat(self, rows: DataFrame) -> DataFrame:
+        """The rows of a batch, and one that says how far the join has come, where that is further than before."""
+        from pyspark.sql import functions as F
+
+        rows = rows.withColumn(REASON, F.lit(None).cast("string"))
+        come = self.come_us()
+        if come is None or (self._told is not None and come <= self._told):
+            return rows
+        self._told = come
+        known = {"time": F.timestamp_micros(F.lit(come)), REASON: F.lit(BEAT)}
+        told = [known.get(one.name, F.lit(None)).cast(one.dataType).alias(one.name) for one in rows.schema]
+        return rows.union(rows.sparkSession.range(1).select(*told))
 
     def write(self, frame: DataFrame, batch: int) -> None:
         file = self.folder / f"{batch:08d}.parquet"

@@ -22,7 +22,7 @@ from nova.routing.xxh64 import hash_strings
 from nova.spark.dead_letters import BAD_TIME, KEPT, RECORD_CHARS, UNKNOWN_SOURCE, Letter
 from nova.spark.job.schedule import Schedule
 from nova.spark.job.tally import Arrived, Sample, Tally, Till
-from nova.spark.sources.tuples import FILE, HIDDEN, LINE, REASON, RECORD
+from nova.spark.sources.tuples import BEAT, FILE, HIDDEN, LINE, REASON, RECORD
 
 PACKET = "node int, cell bigint, bucket_end timestamp, tuples int, packet binary"
 """Columns of packets in Spark."""
@@ -81,6 +81,11 @@ class Router:
         names = None if self.names is None else schedule.names(self.names)
         tally = Tally()
         for batch in batches:
+            batch, come_us = without_beats(batch)
+            if come_us is not None:
+                end = (come_us // self.flow.bucket_us + 1) * self.flow.bucket_us
+                tally.add(Tally(left_end=end) if self.side == "left" else Tally(right_end=end))
+                yield beat(self.side, end)
             tally.tuples[self.side] += batch.num_rows
             known = pc.index_in(batch.column("source"), value_set=ids)
             reason = dead_reason(batch, known)
@@ -139,6 +144,25 @@ class Router:
             pa.array(packets.body, pa.binary()),
         ]
         return pa.record_batch(columns, schema=PACKET_SCHEMA), ends, packets.tuples
+
+
+def without_beats(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int | None]:
+    """The tuples, and the time (µs) up to which rows that are none say that their stream has come; None: there are no
+    such rows."""
+    if REASON not in batch.schema.names:
+        return batch, None
+    beats = pc.fill_null(pc.equal(batch.column(REASON), BEAT), False)
+    if not pc.any(beats).as_py():
+        return batch, None
+    come = pc.max(batch.filter(beats).column("time").cast(pa.int64())).as_py()
+    return batch.filter(pc.invert(beats)), come
+
+
+def beat(side: SideName, end_us: int) -> pa.RecordBatch:
+    """A packet of nothing, which moves the watermark of its side on: cells below zero meet nothing."""
+    columns = [[-1], [-1 if side == "left" else -2], [end_us], [0], [b""]]
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, PACKET_SCHEMA.types, strict=True)]
+    return pa.record_batch(arrays, schema=PACKET_SCHEMA)
 
 
 @dataclass

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 CORRUPT, REASON, FILE, LINE, RECORD = (f"_nova_{word}" for word in ("corrupt", "reason", "file", "line", "record"))
 HIDDEN = (REASON, FILE, LINE, RECORD)
 """Columns of a tuple that say why and where it was turned down."""
+BEAT = "beat"
+"""In place of a reason: the row is no tuple, but says how far its stream has come (`nova.spark.job.sinks.HandOver`)."""
 FEW_SOURCES = 2000
 """Up to so many ids, Spark itself tells tuples of unknown sources, so that they keep their place and text."""
 EARLIEST_MS, LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
