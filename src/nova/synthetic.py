@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from nova.model.operators import HANDED_ON
+from nova.model.operators import HANDED_ON, Estimate, Grouping, Output, Pipeline
 from nova.model.problem import Floats, Nodes, Pairs, Problem, Query, Sources, numbered_ids
 
 LEVELS = 6
@@ -96,7 +96,8 @@ def draw(
 
 def draw_chains(nodes: int = 1001, level: int | None = 5, seed: int = 0) -> Problem:
     """Joins of three streams: a tenth of the nodes times three are sources, in triples at random, the rest workers, one
-    random sink that hosts nothing. The first two streams of a triple are joined, then their results with the third."""
+    random sink that hosts nothing. The first two streams of a triple are joined, then their results with the third; of
+    those, partial aggregates go to the sink: two groups a window and sub-join."""
     rng = np.random.default_rng([seed, 0])
     at = blobs(nodes, seed)
     chains = int((nodes - 1) * 0.3) // 3
@@ -109,6 +110,10 @@ def draw_chains(nodes: int = 1001, level: int | None = 5, seed: int = 0) -> Prob
     rows = np.arange(chains, dtype=np.int32)
     made = np.full(chains, 10.0)
     unknown = np.full(chains, np.nan)
+    second = 1_000_000
+    count = (("n", "count(*)"),), (("n", "sum(n)"),), (("n", "sum(n)"),)
+    group = Grouping("array(unix_micros(window_start))", second, 0, (("k", "left_value"),), *count, True, second)
+    groups = Output(Estimate(0.1, "stated"), most=2.0)
     return Problem(
         nodes=Nodes(numbered_ids(nodes, "n"), capacity, np.full(nodes, np.inf), hosts, at, np.zeros(nodes)),
         streams=("left", "right", "third", "join.1"),
@@ -120,6 +125,14 @@ def draw_chains(nodes: int = 1001, level: int | None = 5, seed: int = 0) -> Prob
         ),
         queries=(
             Query("join.1", 0, 1, int(sink), Pairs(rows, rows + np.int32(chains), unknown), output=HANDED_ON, makes=3),
-            Query("join", 3, 2, int(sink), Pairs(rows + np.int32(3 * chains), rows + np.int32(2 * chains), made)),
+            Query(
+                "join",
+                3,
+                2,
+                int(sink),
+                Pairs(rows + np.int32(3 * chains), rows + np.int32(2 * chains), unknown),
+                pipeline=Pipeline(group=group),
+                output=groups,
+            ),
         ),
     )

@@ -17,7 +17,7 @@ def scale(
     objective: str = typer.Option("latency", help="What a placement costs: latency or paper."),
     waiting: float = typer.Option(1.0, min=0.0, help="Weight of time at hosts in plan and bound; 0: distance alone."),
     streams: int = typer.Option(
-        2, min=2, max=3, help="Streams per join; 3: the results of one join are read by another."
+        2, min=2, max=3, help="Streams per join; 3: another join reads the results of one, and sends aggregates on."
     ),
     seed: int = typer.Option(1, help="Seed of the drawn topologies."),
     repeats: int = typer.Option(3, min=1, help="Runs per size; the best counts, for floor and plan alike."),
