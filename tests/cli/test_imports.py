@@ -117,6 +117,7 @@ def test_goldpinger(tmp_path: Path) -> None:
     assert rows(tmp_path / "rtt.csv") == [
         {"from": "10.132.0.5", "to": "10.132.0.6", "rtt_ms": "3.0"},
         {"from": "10.132.0.6", "to": "10.132.0.5", "rtt_ms": "0.5"},
+        {"from": "10.132.0.6", "to": "10.132.0.7", "rtt_ms": "12.0"},
     ]
     assert told["warnings"][0].startswith("2 checks failed")
     assert told["warnings"][1].startswith("2 checks took less than 1 ms: taken as 0.5 ms")
