@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,20 @@ def test_a_broken_plan_is_refused(planned: tuple[Path, Path], tmp_path: Path) ->
     result = invoke("evaluate", planned[0], broken)
     assert result.exit_code == 3
     assert "tile" in result.stderr
+
+
+def test_plans_of_other_formats(planned: tuple[Path, Path], tmp_path: Path) -> None:
+    """One of another number is refused; one from before there were keys is read, and says the same."""
+    before = invoke_json("evaluate", *planned)
+    old = Path(shutil.copytree(planned[1], tmp_path / "old"))
+    table = pq.read_table(old / "replicas.parquet")
+    pq.write_table(table.drop_columns(["key_from", "key_to"]), old / "replicas.parquet")
+    assert invoke_json("evaluate", planned[0], old) == before | {"plan": str(old)}
+    document = json.loads((old / "plan.json").read_text())
+    (old / "plan.json").write_text(json.dumps({**document, "nova": 2}))
+    told = invoke("evaluate", planned[0], old)
+    assert told.exit_code == 2
+    assert "plan.json, field nova: plan format 1 expected (found 2)" in told.stderr
 
 
 def test_overloaded_nodes_are_named(tmp_path: Path) -> None:

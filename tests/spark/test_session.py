@@ -24,6 +24,22 @@ def test_session_settings(spark: Any) -> None:
     assert spark.sparkContext.getConf().get("spark.ui.enabled") == "false"
 
 
+def test_nobody_else_can_reach_a_session_on_this_machine(spark: Any) -> None:
+    """Every port that Spark's process listens on is one of the loopback address."""
+    spark.range(3).count()  # all that it opens is open
+    jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+    sockets = {os.readlink(one) for one in Path(f"/proc/{jvm}/fd").iterdir() if one.is_symlink()}
+    listening = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and f"socket:[{words[9]}]" in sockets:
+                listening.append(words[1].partition(":")[0])
+    assert listening
+    loopback = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
+    assert set(listening) <= set(loopback)
+
+
 def test_second_call_gets_the_running_session(spark: Any) -> None:
     again = module.session(config={"spark.sql.adaptive.enabled": "true"})
     assert again.sparkContext.applicationId == spark.sparkContext.applicationId
