@@ -165,12 +165,12 @@ def _feed(way: str, where: str, streams: Streams) -> None:
     with ExitStack() as stack:
         senders = {name: _SENDERS[way](where, name, stack) for name in streams.sources}
         start_ms = 1000 * int(time.time())
-        for second in range(int(-(-streams.seconds // 1))):
+        for second in range(int(-(-streams.seconds // 1)) + 1):  # the last tuples fall into the second behind
             time.sleep(max(0.0, start_ms / 1000 + second + 1 - time.time()))
             for name, send in senders.items():
                 send(second, streams.of_second(name, second, start_ms))
         for name, send in senders.items():
-            send(int(streams.seconds) + 1, streams.closing(name, start_ms))
+            send(int(streams.seconds) + 2, streams.closing(name, start_ms))
 
 
 def _to_files(where: str, stream: str, _: ExitStack) -> Send:

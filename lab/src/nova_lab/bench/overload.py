@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -25,6 +26,7 @@ from nova_lab.bench.endure import START_MS, STREAMS, WINDOW_US, Ground
 from nova_lab.bench.feeding import Fed, Streams, feeding
 from nova_lab.bench.live import resident_mb, trend
 
+Ints = npt.NDArray[np.int64]
 CATCH_UP = 10.0
 """Times the length of the input that a run may take in all."""
 STOP_S = 300.0
@@ -56,19 +58,23 @@ class Flood(Ground):
         return Streams(sources, Pattern(seed=self.seed, keys=self.keys, length_ms=self.seconds * 1000), self.seconds)
 
     def count(self) -> int:
-        """Results of the plain join, window by window."""
-        total = 0
-        for second in range(int(np.ceil(self.seconds))):
-            counts = []
-            for stream in self.streams.sources:
-                made = self.streams.of_second(stream, second, START_MS)
+        """Results of the plain join, window by window. A second of a stream ends a little before its window does."""
+        total, streams = 0, self.streams
+        windows: dict[int, list[Ints]] = {}
+        """Tuples of open windows by region and key, of either side."""
+        for second in range(int(np.ceil(self.seconds)) + 1):
+            for side, stream in enumerate(streams.sources):
+                made = streams.of_second(stream, second, START_MS)
                 region = np.array([name[1:] == "2" for name in made["source_id"].to_pylist()], np.int64)
                 window = made["event_time"].cast(pa.int64()).to_numpy() // WINDOW_US - START_MS // 1000
-                counts.append((window, region * self.keys + made["key"].to_numpy()))
-            for one in np.unique(counts[0][0]):
-                left, right = (np.bincount(group[window == one], minlength=2 * self.keys) for window, group in counts)
+                group = region * self.keys + made["key"].to_numpy()
+                for one in np.unique(window).tolist():
+                    sides = windows.setdefault(one, [np.zeros(2 * self.keys, np.int64) for _ in range(2)])
+                    sides[side] += np.bincount(group[window == one], minlength=2 * self.keys)
+            for one in [one for one in windows if one < second]:
+                left, right = windows.pop(one)
                 total += int(left @ right)
-        return total
+        return total + sum(int(left @ right) for left, right in windows.values())
 
 
 @dataclass
