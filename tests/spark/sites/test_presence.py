@@ -80,6 +80,20 @@ def test_silence_is_counted_from_the_last_new_claim(tmp_path: Path, monkeypatch:
     assert hq.silence_s("fog") == 0
 
 
+def test_who_looks_late_does_not_take_the_living_for_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark may take minutes to start on a busy machine: claims of others have come meanwhile."""
+    at = [100.0]
+    monkeypatch.setattr(presence.time, "monotonic", lambda: at[0])
+    board = presence.FolderBoard(tmp_path / "board")
+    fog, hq = (Presence(board, name, tmp_path / name) for name in ("fog", "hq"))
+    fog.start()
+    at[0] = 190.0
+    assert hq.silence_s("fog") == 0
+    at[0] = 200.0
+    assert hq.silence_s("fog") == 10
+    assert hq.silence_s("nobody") == 100
+
+
 def test_whoever_is_busy_is_heard_of_and_told_when_another_took_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

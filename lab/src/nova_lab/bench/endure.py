@@ -506,8 +506,9 @@ def told(said: str, code: int | None) -> str:
         return "goes on"
     if "Traceback" in said:
         return "TRACEBACK " + said[said.index("Traceback") :][:500]
-    lines = [line for line in said.splitlines() if line.startswith("nova:")]
-    return lines[-1] if lines else "NOTHING CLEAR " + said[-300:]
+    lines = said.splitlines()
+    last = max((at for at, line in enumerate(lines) if line.startswith("nova:")), default=None)
+    return "NOTHING CLEAR " + said[-300:] if last is None else "\n".join(lines[last : last + 2])
 
 
 def compare(results: Path, wanted: pd.DataFrame, into: Endured) -> None:

@@ -163,14 +163,14 @@ class Presence:
         self._ended.set()
 
     def silence_s(self, site: str) -> float:
-        """How long another site has not been heard of (s)."""
-        text, since = self.board.read(f"claim/{name_of(site)}"), time.monotonic()
-        known = self._heard.get(site)
-        if known is None:
-            known = self._heard[site] = (text, self.began)
-        if text != known[0]:
-            known = self._heard[site] = (text, since)
-        return since - known[1]
+        """How long another site has not been heard of (s). A claim is heard when it is first seen here: between the
+        start of this site and its first look minutes may pass."""
+        text, now = self.board.read(f"claim/{name_of(site)}"), time.monotonic()
+        before, since = self._heard.get(site, (None, self.began))
+        if text != before:
+            since = now
+        self._heard[site] = text, since
+        return now - since
 
     def give_up(self, site: str) -> None:
         """Say to all that the plan goes on without a site."""
