@@ -477,7 +477,7 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
             allowed[:, keys], with_keys = False, allowed[:, keys]
             placed = (search(options.utilisation, None) if alone else _soonest(search, options)).placed
             allowed[:, keys] = with_keys
-        shared = _by_shares(state, some, costs, counted, made, ranges, rules, placed)
+        shared = _by_shares(state, some, costs, counted, ranges, rules, placed)
         if shared is not None:
             return replace(shared, join=rows[shared.join].astype(np.int32)), np.empty(0, np.int32)
     chosen = search(options.utilisation, begin) if alone else _soonest(search, options)
@@ -548,7 +548,6 @@ def _by_shares(
     some: SubJoins,
     costs: Floats,
     counted: Floats,
-    made: Floats,
     ranges: Floats,
     rules: Floats,
     placed: Replicas,
@@ -574,13 +573,14 @@ def _by_shares(
     if not found:
         return None
 
-    def figures(share: Floats) -> Floats:
+    def divided(share: Floats) -> Replicas:
         join, slot = np.nonzero(share)
-        left, right, onward = (
-            state.legs.between(end[join], index.node[slot]) for end in (some.left_node, some.right_node, some.sink)
-        )
-        load, results = task.load(share)[slot], made[join] * share[join, slot]
-        return felt_figures(np.stack([left, right]) + onward, load, limit[slot], results, options.arrival_scv)
+        join, slot, start, to = _slices(join.astype(np.int32), slot.astype(np.int32), share[join, slot], len(some))
+        zero, one = np.zeros(len(join)), np.ones(len(join))
+        return Replicas(join, index.node[slot], zero, one, zero, one, zero, one, start, to)
+
+    def figures(share: Floats) -> Floats:
+        return felt_figures(state.problem, some, divided(share), state.legs.between, options.arrival_scv)
 
     share = min(found, key=lambda one: one[1])[0]
     if options.percentile is None:
@@ -591,10 +591,7 @@ def _by_shares(
         share = told[least_regret([theirs for _, theirs in told])][0]
     index.free = np.maximum(index.free - (task.load(share) - busy), 0.0)
     raise_free(index.free, index.most_free, index.offsets)
-    join, slot = np.nonzero(share)
-    join, slot, start, to = _slices(join.astype(np.int32), slot.astype(np.int32), share[join, slot], len(some))
-    zero, one = np.zeros(len(join)), np.ones(len(join))
-    return Replicas(join, index.node[slot], zero, one, zero, one, zero, one, start, to)
+    return divided(share)
 
 
 def _by_drain_time(
