@@ -318,8 +318,8 @@ def _setup(rows: list[Row], windows: list[float]) -> str:
         "a process with a Spark of its own in real-time mode, up to "
         f"{int(max(values(rows, 'hosts')))} at once; sensors and sink are processes, too; every link is a relay in "
         f"user space that delays by {_ways(rows)}, with trees and clusters every hop. {_means(rows)} *Stressed*: the "
-        f"sensors' nodes have {STRESS:.0%} of their speed left for joins; they send on time all the same, which the "
-        "paper's stressed nodes may not. Throughput is results at the sink while tuples are born; latency is from the "
+        f"sensors' nodes have {100 * STRESS:g} % of their speed left for joins; what they send is not "
+        "slowed, as the paper's may be. Throughput is results at the sink while tuples are born; latency is from the "
         "later event of a pair to the sink, of those results. What the paper calls latency is the gap between two "
         "results at the sink: the last table has ours on the same measure. Absolute figures are those of the nodes' "
         "speeds, which are ours, not a Raspberry Pi's: compare approaches."
@@ -365,6 +365,7 @@ def _courses(rows: list[Row], names: list[str], windows: list[float]) -> str:
             draw_lines(panel, lines, "results", "latency, ms" if first else "", log="y", title=f"{window:g} ms windows")
             for drawn in panel.lines:
                 drawn.set(linewidth=0.8, markersize=2.5)
+            panel.locator_params(axis="x", nbins=5)
             panel.xaxis.set_major_formatter("{x:,.0f}")
         legend_below(figure, axes, columns=6)
         return svg(figure)
@@ -440,6 +441,7 @@ def _gaps(rows: list[Row], names: list[str]) -> Grid:
 
 def _reading(rows: list[Row], names: list[str], windows: list[float]) -> list[str]:
     sentences = []
+    span = "–".join(f"{window:g}" for window in dict.fromkeys((windows[0], windows[-1])))
     for stressed, words in ((False, "With idle sensors"), (True, "Under stress")):
         nova = select(rows, approach="nova", stressed=stressed)
         if not nova:
@@ -459,9 +461,7 @@ def _reading(rows: list[Row], names: list[str], windows: list[float]) -> list[st
         tail = max(values(nova, "p99.99_ms"))
         sentences.append(
             f"{words}, Nova's results need {between(low, high, 'ms')} on average over windows of "
-            f"{between(windows[0], windows[-1], 'ms')} (99.99th percentile {number(tail)} ms at most)"
-            + "".join(f"; {part}" for part in parts)
-            + "."
+            f"{span} ms (99.99th percentile {number(tail)} ms at most)" + "".join(f"; {part}" for part in parts) + "."
         )
     wrong = [row for row in rows if not row["exact"]]
     sentences.append(
