@@ -76,7 +76,7 @@ over the median capacity)."""
 
 # --- Where partial aggregates are merged on their way -----------------------------------------------------------------
 PER_MERGE: Final = 0.01
-"""Share of what a query's ways to the sink cost that a merge on one more host must save."""
+"""Share of the ways to the sink that it takes the place of that a merge must save."""
 MERGE_LEVELS: Final = 6
 """Merges on one way at most: each level is a hop to partials, and a shuffle to a run."""
 OVERFULL_MS: Final = 10_000.0

@@ -28,6 +28,8 @@ from nova.model.waiting import sojourn_ms, waiting_quantile
 from nova.placement.links import ends_of, link_totals
 
 Rows = npt.NDArray[np.intp]
+ALIKE = 0.9
+"""Merges that save at least this share of what the best one does may be made beside it, before all look again."""
 
 
 def merge_trees(
@@ -192,13 +194,13 @@ class _Tree:
             return True
         least = shared.arrivals[self.sink] - self.sent.sum() + self.most
         relief = self._at_sink(shared.arrivals[self.sink]) - self._at_sink(least)
-        return bool(relief > PER_MERGE * self._ways())
+        return bool(relief > PER_MERGE * self._ways().min())
 
-    def _ways(self) -> float:
+    def _ways(self) -> Floats:
         """What the ways of the heads cost now."""
         shared, sent = self.shared, self.sent
         ms, price = shared.between(self.heads, np.array(self.sink)), shared.price(self.heads, np.array(self.sink))
-        return float(self._worth(sent, self.weight) @ ms + sent @ price)
+        return self._worth(sent, self.weight) * ms + sent * price
 
     def _worth(self, rate: Floats, weight: Floats) -> Floats:
         """What a ms of the way counts."""
@@ -244,15 +246,16 @@ class _Tree:
         total[np.isnan(total)] = np.inf
         last, every = total.argmin(axis=0), np.arange(len(hosts))
         gain, spares = -total[last, every], (taken - extra)[last, every]
-        least = PER_MERGE * self._ways()
+        ways = self._ways()
         moves: list[_Move] = []
         used: set[int] = set()
         for at in np.argsort(-gain, kind="stable").tolist():
-            if not gain[at] > least or not self._beside(moves):
+            if not gain[at] > max(ALIKE * gain.max(), 0.0) or not self._beside(moves):
                 break
-            some = heads[order[: last[at] + 1, at]]
+            which = order[: last[at] + 1, at]
+            some = heads[which]
             touched = {int(hosts[at]), int(root[at]), *some.tolist()}
-            if touched.isdisjoint(used):
+            if gain[at] > PER_MERGE * ways[which].sum() and touched.isdisjoint(used):
                 moves.append(_Move(int(hosts[at]), np.sort(some), float(spares[at])))
                 used |= touched
         return moves
