@@ -13,16 +13,25 @@ from rich.table import Table
 from rich.text import Text
 
 console = Console()
+WORD = 10
+"""Characters of a word in a text that are kept together; longer ones, as ids may be, break anywhere."""
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print a table; numbers are right-aligned and short. Where it is too wide for the terminal, headings break between
-    words and texts anywhere, then the frame goes: nothing is cut off."""
+    words, texts too unless a word is long, then the frame goes: nothing is cut off."""
     values = [list(row) for row in rows]
     cells = [[_cell(value) for value in row] for row in values]
     numeric = [any(isinstance(row[i], int | float) for row in values) for i in range(len(columns))]
     least = [
-        max(map(cell_len, columns[i].split() + [row[i] for row in cells if numeric[i]]), default=1)
+        max(
+            [
+                *map(cell_len, columns[i].split()),
+                *(cell_len(row[i]) for row in cells if numeric[i]),
+                *(min(cell_len(word), WORD) for row in cells if not numeric[i] for word in row[i].split()),
+            ],
+            default=1,
+        )
         for i in range(len(columns))
     ]
     framed = sum(least) + 3 * len(columns) + 1 <= console.width

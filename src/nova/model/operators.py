@@ -180,3 +180,8 @@ class Pipeline:
 
 NOTHING_AROUND = Pipeline()
 """A join of whole streams."""
+
+
+def join_name(number: int) -> str:
+    """Under which name `selectivity` has the share of one of several joins, counted from 1."""
+    return f"join.{number}"

@@ -23,9 +23,9 @@ from nova.placement.transport import transport
 
 ROUNDS = 60
 """Passes over all sub-joins at most."""
-SETTLED = 1e-5
+SETTLED = 1e-4
 """Gain of a pass, as a share of the cost, below which the descent ends."""
-SPARE = (1.01, 1.03, 1.1, 1.4)
+SPARE = (1.01, 1.1)
 """Room, as a multiple of what sub-joins need, that hosts filled evenly have in all."""
 LONGEST_MS = 1e9
 """Longer than any wait."""

@@ -17,7 +17,7 @@ from nova.query.graph import build_graph
 from nova.query.keys import key_of, output_of
 from nova.query.lower import MADE_OF, attribute_keys, copies, lower, refuse_unplanned, window_us
 from nova.query.order import Ground, aliases_of, best_order, flows_along, shares_along, wrong_order
-from nova.query.rates import join_name, matching, passing
+from nova.query.rates import matching, passing
 from nova.query.stages import Stage, stages_of
 from nova.query.statement import Schema, Statement, analyse, short_sql
 
@@ -36,7 +36,6 @@ __all__ = [
     "build_graph",
     "copies",
     "flows_along",
-    "join_name",
     "key_of",
     "lower",
     "output_of",

@@ -8,7 +8,7 @@ from itertools import chain
 
 from sqlglot import exp
 
-from nova.model.operators import Estimate, origin_of
+from nova.model.operators import Estimate, join_name, origin_of
 from nova.query.statement import Interval, Join, Key, Statement, Tumbling, aliases_in
 
 KNOWN_EQUAL = 0.1
@@ -46,11 +46,6 @@ def matching(statement: Statement, join: Join, stated: Mapping[str, float], numb
             share *= part
             why.append(f"{condition.sql()}: {part:.3g}")
     return Estimate(share, "estimated", "; ".join(why) or "every pair in a window joins")
-
-
-def join_name(number: int) -> str:
-    """Under which name `selectivity` has the share of one of several joins."""
-    return f"join.{number}"
 
 
 def independent(join: Join, statement: Statement) -> list[Key]:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from nova.model.limits import available_bytes, size_text
 from nova.model.links import Link
-from nova.model.operators import HANDED_ON, Estimate, OperatorGraph, Output, Pipeline, origin_of
+from nova.model.operators import HANDED_ON, Estimate, OperatorGraph, Output, Pipeline, join_name, origin_of
 from nova.model.options import Options
 from nova.model.problem import Dense, Derived, Ints, JoinMatrix, Key, Latency, Nodes, Pairs, Problem, Query, Sources
 from nova.model.requires import Requirement, allowed, came_nearest
@@ -32,7 +32,6 @@ from nova.query import (
     build_graph,
     copies,
     flows_along,
-    join_name,
     key_of,
     lower,
     matching,

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from nova.controller.events.event import Event, Finding, event_kind
 from nova.controller.events.sources import RateChanged
-from nova.model.operators import Estimate, Origin, Output
+from nova.model.operators import Estimate, Origin, Output, join_name
 from nova.model.requires import parse
-from nova.query import join_name
 
 if TYPE_CHECKING:
     from nova.controller.impact import Impact

@@ -258,6 +258,8 @@ def _most_share(load, large, small):  # type: ignore[no-untyped-def]
     """The largest share of a sub-join that takes at most `load` tuples/s: the inverse of `_least_load`."""
     if load >= large + small:
         return 1.0
+    if load <= 0.0:
+        return 0.0
     if load <= 2.0 * small:
         return load * load / (4.0 * large * small)
     return (load - small) / large

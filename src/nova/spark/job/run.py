@@ -20,9 +20,10 @@ from nova.controller.events import SelectivityMeasured
 from nova.model.errors import Fault, InvalidInput, NovaError
 from nova.model.load import node_loads
 from nova.model.merges import merge_loads
+from nova.model.operators import join_name
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Problem
-from nova.query import aliases_of, join_name
+from nova.query import aliases_of
 from nova.routing import Routes
 from nova.scenario import Scenario
 from nova.spark.dead_letters import UNKNOWN_SOURCE
