@@ -158,7 +158,7 @@ def test_no_slice_is_too_thin_to_see_a_window():
 def test_stages_are_observed_in_order():
     stages = []
     optimize(draw(30), observe=lambda stage, result: stages.append(stage))
-    assert stages == ["embed", "resolve", "assign", "plan", "check"]
+    assert stages == ["embed", "resolve", "assign", "merge", "plan", "check"]
 
 
 def test_heights_make_hosts_dearer():

@@ -192,6 +192,7 @@ def optimize(
     embed
     resolve
     assign
+    merge
     plan
     check
     """
