@@ -79,6 +79,9 @@ PER_MERGE: Final = 0.01
 """Share of the ways to the sink that it takes the place of that a merge must save."""
 MERGE_LEVELS: Final = 6
 """Merges on one way at most: each level is a hop to partials, and a shuffle to a run."""
+MOST_SENDERS: Final = 1000
+"""Hosts of a query that send partials, up to which a merge tree is sought: with a hundred times as many the search
+takes minutes."""
 OVERFULL_MS: Final = 10_000.0
 """What a tuple/s that a sink or a link cannot take counts, as if it went so much further: more than any way."""
 

@@ -18,7 +18,7 @@ from nova.model.distances import LegLengths
 from nova.model.load import node_loads
 from nova.model.merges import NO_MERGES, Merges, groups_per_s, mergeable_queries, partials
 from nova.model.options import LEG_WEIGHTS, Options
-from nova.model.policy import DENSE, MERGE_LEVELS, OVERFULL_MS, OVERLOAD, PER_MERGE, UNLIMITED, usable
+from nova.model.policy import DENSE, MERGE_LEVELS, MOST_SENDERS, OVERFULL_MS, OVERLOAD, PER_MERGE, UNLIMITED, usable
 from nova.model.problem import Bools, Floats, Problem
 from nova.model.rates import counts, result_rates
 from nova.model.replicas import Replicas
@@ -187,7 +187,9 @@ class _Tree:
 
     def _may_pay(self) -> bool:
         """Whether any merge could be worth it: a quick look at what is to be had at most."""
-        if len(self.heads) < 2 or not len(self.hosts) or self.sent.sum() <= self.most * (1 + OVERLOAD):
+        if not 2 <= len(self.heads) <= MOST_SENDERS or not len(self.hosts):
+            return False
+        if self.sent.sum() <= self.most * (1 + OVERLOAD):
             return False
         shared = self.shared
         if shared.by_rate or shared.metrics or (shared.carried > shared.budgets).any():
