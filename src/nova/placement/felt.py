@@ -81,11 +81,6 @@ class Start:
     trials: int
     """Cuts tried in exchanges, in all. Only gains are kept: nothing is worse than at the start but what must move."""
 
-    @staticmethod
-    def of_nothing(joins: int, trials: int) -> Start:
-        """Nothing has a place yet."""
-        return Start(np.full(joins, -1, np.int64), np.full((joins, MOST), -1, np.int64), trials)
-
 
 def place(
     costs: Floats,
