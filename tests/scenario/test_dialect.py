@@ -65,6 +65,33 @@ def test_one_cell_that_is_sure_decides_for_its_column(tmp_path: Path) -> None:
     assert loaded.problem.sources.rate[:2].tolist() == [1.5, 2.25]
 
 
+def with_capacities(folder: Path, mark: str, *cells: str) -> Path:
+    rows = [mark.join(("id", "capacity"))] + [mark.join(row) for row in zip(IDS, cells, strict=True)]
+    return write_files(folder, {"nodes.csv": "\n".join(rows) + "\n"})
+
+
+@pytest.mark.parametrize("cell", ["4.000", "12.500 /s", "+4.000"])
+def test_points_between_semicolons_that_may_be_two_things_are_refused_with_the_fix(cell: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"nodes\.csv, row 3, field capacity: .*write 4, 4\.0 or 4000") as raised:
+        load(with_capacities(tmp_path, ";", "100", cell, "800", "900"))
+    assert str(raised.value).count("nodes.csv") == 1
+
+
+@pytest.mark.parametrize("sure", ["2.5", "0.125", "1234.567", "800.0 /s", "2.5e3"])
+def test_one_point_that_is_sure_decides_for_its_column(sure: str, tmp_path: Path) -> None:
+    loaded = load(with_capacities(tmp_path, ";", "100", "4.000", sure, "900"))
+    assert loaded.problem.nodes.capacity[1] == 4.0
+
+
+def test_points_between_commas_are_decimal(tmp_path: Path) -> None:
+    assert load(with_capacities(tmp_path, ",", "100", "4.000", "800", "900")).problem.nodes.capacity[1] == 4.0
+
+
+def test_a_matrix_between_semicolons_with_points_of_thousands_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"rtt\.csv, row 3, field edge1: .*write 4, 4\.0 or 4000"):
+        load(with_latency(tmp_path, matrix(1.0).replace(".0", "").replace("20", "1.200").replace(",", ";")))
+
+
 def test_other_encodings_are_told_with_a_command(tmp_path: Path) -> None:
     text = FILES["nodes.csv"].replace("fog", "forêt")
     with pytest.raises(InvalidInput, match=r"nodes\.csv, row 4: not UTF-8 text: .*iconv -f WINDOWS-1252"):

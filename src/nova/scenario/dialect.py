@@ -27,6 +27,8 @@ IN_MEMORY = 3.0
 """Bytes of memory that a byte of CSV takes at most while it is read."""
 _COMMA = r"^\s*[-+]?[0-9]+,[0-9]+([eE][-+]?[0-9]+)?\s*[^0-9.,\s]*[^.,]*$"
 _NOT_THOUSANDS = r"^\s*[-+]?(?:[0-9]{4,}|0[0-9]*),|^\s*[-+]?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})(?:[^0-9]|$)"
+_POINT = r"^\s*[-+]?[0-9]*\.[0-9]*([eE][-+]?[0-9]+)?\s*([^0-9.,\s][^.,]*)?$"
+_LIKE_THOUSANDS = r"^\s*[-+]?[1-9][0-9]{0,2}\.[0-9]{3}\s*([^0-9.,\seE][^.,]*)?$"
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,22 @@ def decimal_commas(texts: pa.StringArray) -> pa.StringArray:
     return pc.if_else(commas, pc.replace_substring(texts, ",", "."), texts)
 
 
+def unsure_points(texts: pa.StringArray) -> pa.BooleanArray:
+    """Cells of a semicolon file whose point may part decimals or thousands, such as 4.000: who writes semicolons often
+    writes decimal commas. None of them where one cell of the column has a point that is sure to be decimal."""
+    like_thousands = pc.match_substring_regex(texts, _LIKE_THOUSANDS).fill_null(False)
+    sure = pc.and_not(pc.match_substring_regex(texts, _POINT).fill_null(False), like_thousands)
+    return pc.and_(like_thousands, not pc.any(sure).as_py())
+
+
 def comma_hint(text: str) -> str | None:
     """What to do about a cell with a comma that was not taken as a number."""
     if not re.match(r"^\s*[-+]?[0-9][0-9.,\s']*,", text):
         return None
     return "a comma may part decimals or thousands: write 1.5, or 1500"
+
+
+POINT_HINT = (
+    "between semicolons a point may part decimals or thousands: write 4, 4.0 or 4000, or part the cells with commas"
+)
+"""What to do about a cell of `unsure_points`."""

@@ -10,7 +10,7 @@ import csv
 import io
 import zlib
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +189,8 @@ def _csv(path: Path, faults: Faults, matrix: Callable[[list[str]], bool]) -> Tab
     if not _unique(names, str(path), faults, row=1):
         return None
     kinds = dict.fromkeys(header, pa.string())
-    if matrix(names):
+    semicolons = dialect.delimiter == ";"
+    if matrix(names) and not semicolons:  # between semicolons, what a point means is told by the text
         kinds = {name: pa.string() if k == 0 else pa.float64() for k, name in enumerate(header)}
     try:
         content = pacsv.read_csv(
@@ -206,7 +207,8 @@ def _csv(path: Path, faults: Faults, matrix: Callable[[list[str]], bool]) -> Tab
         blank = reduce(pc.and_, (column.is_null() for column in content.columns))
         content = content.filter(pc.invert(blank))
     columns = {name: _plain(column) for name, column in zip(names, content.columns, strict=True)}
-    return Table(str(path), columns, content.num_rows, faults, lambda: _lines(path, dialect, content.num_rows))
+    lines = partial(_lines, path, dialect, content.num_rows)
+    return Table(str(path), columns, content.num_rows, faults, lines, semicolons=semicolons)
 
 
 def _lines(path: Path, dialect: Dialect, rows: int) -> Sequence[int]:
@@ -271,7 +273,8 @@ def _careful_csv(path: Path, names: list[str], dialect: Dialect, faults: Faults)
     if not kept and ragged:
         return None
     columns = {name: pa.array([record[k] or None for _, record in kept], pa.string()) for k, name in enumerate(names)}
-    return Table(str(path), columns, len(kept), faults, lambda: [line for line, _ in kept])
+    lines = [line for line, _ in kept]
+    return Table(str(path), columns, len(kept), faults, lambda: lines, semicolons=dialect.delimiter == ";")
 
 
 def _note_encoding(path: Path, faults: Faults) -> None:

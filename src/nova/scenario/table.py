@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from nova.model.ids import CONTROL, REFUSED
 from nova.model.problem import Bools, Floats, Ints
 from nova.model.units import Quantity
-from nova.scenario.dialect import comma_hint, decimal_commas
+from nova.scenario.dialect import POINT_HINT, comma_hint, decimal_commas, unsure_points
 from nova.scenario.faults import SHOWN, Faults, listed, suggestion
 
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
@@ -37,6 +37,8 @@ class Table:
     tables, where faults count records."""
     unusable: dict[str, str] = field(default_factory=dict)
     """Columns that hold neither text nor numbers, with their types: labels at best."""
+    semicolons: bool = False
+    """Whether the cells of a file are parted by semicolons: a point in them may be one of thousands."""
 
     def __len__(self) -> int:
         return self.rows
@@ -124,6 +126,8 @@ class Table:
             texts = self.text(name)
             blank = _nulls(texts)
             values = np.array(quantity.column(decimal_commas(texts)))
+            if self.semicolons:
+                self.note(np.asarray(unsure_points(texts)), name, POINT_HINT, texts)
         if empty is None:
             self.note(blank, name, "a number is missing")
         not_number = np.isnan(values) & ~blank
