@@ -128,7 +128,7 @@ FAULTS = [
         "b",
         "there are price, time",
     ),
-    (f"SELECT b.n FROM ({GROUPED}) b JOIN auctions a ON {WINDOW}", 1, None, None, "that is joined reads one stream"),
+    (f"SELECT b.n FROM ({GROUPED}) b JOIN auctions a ON {WINDOW}", 1, None, None, "no such column; b has w, bidder, n"),
     ("SELECT DISTINCT price FROM bids", 1, 8, "DISTINCT", "needs window_start or window_end"),
     ("SELECT price FROM bids TABLESAMPLE (10 PERCENT)", 1, 19, "bids", "TABLESAMPLE is not part"),
     ("SELECT * EXCEPT (pryce) FROM bids", 1, 18, "pryce", "a column of one of bids expected"),

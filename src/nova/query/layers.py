@@ -47,22 +47,22 @@ def split(sql: str, select: exp.Select) -> tuple[exp.Select, tuple[exp.Select, .
     """The SELECT that reads streams, and those around it, from the inside out. Raises `SqlFault` where a clause is not
     of the dialect."""
     around: list[exp.Select] = []
-    while (below := _read_by(select)) is not None:
-        _check_clauses(sql, select, below)
+    while (below := read_by(select)) is not None:
+        check_clauses(sql, select, below)
         around.append(select)
         select = below
-    _check_clauses(sql, select, None)
+    check_clauses(sql, select, None)
     return select, tuple(reversed(around))
 
 
-def _read_by(select: exp.Select) -> exp.Select | None:
+def read_by(select: exp.Select) -> exp.Select | None:
     """The query in brackets that a query reads from instead of streams."""
     source = select.args.get("from_")
     found = source.this.this if source is not None and isinstance(source.this, exp.Subquery) else None
     return found if isinstance(found, exp.Select) and not select.args.get("joins") else None
 
 
-def _check_clauses(sql: str, select: exp.Select, below: exp.Select | None) -> None:
+def check_clauses(sql: str, select: exp.Select, below: exp.Select | None) -> None:
     """Raise where a SELECT has clauses or parts that are not of the dialect; `below` is the query that it reads."""
     for name, value in select.args.items():
         if value and name not in _SELECT:
@@ -77,15 +77,18 @@ def _check_clauses(sql: str, select: exp.Select, below: exp.Select | None) -> No
             raise fault(sql, node, _REFUSED[type(node)])
 
 
-def check_layers(sql: str, layers: Sequence[exp.Select], inner: Sequence[tuple[str, exp.Expr]]) -> None:
-    """Raise `SqlFault` where a layer names what is not there, or looks at more than one window. `layers` from the
-    inside out; `inner` are the columns of the query inside."""
-    names = [name for name, _ in inner]
-    bounds = {
+def bounds_of(inner: Sequence[tuple[str, exp.Expr]]) -> set[str]:
+    """Columns of a query that are bounds of its window, in lower case."""
+    return {
         name.lower() for name, part in inner if isinstance(part, exp.Column) and not part.table and part.name in BOUNDS
     }
+
+
+def check_layers(sql: str, layers: Sequence[exp.Select], names: list[str], bounds: set[str]) -> None:
+    """Raise `SqlFault` where a layer names what is not there, or looks at more than one window. `layers` from the
+    inside out; `names` are the columns of the query inside, `bounds` those of them that are bounds of the window."""
     for layer in layers:
-        names, bounds = _check(sql, layer, names, bounds)
+        names, bounds = check_layer(sql, layer, names, bounds)
 
 
 def layers_sql(layers: Sequence[exp.Select]) -> str:
@@ -96,9 +99,10 @@ def layers_sql(layers: Sequence[exp.Select]) -> str:
     innermost = whole
     for _ in layers[1:]:
         innermost = innermost.args["from_"].this.this
-    below = innermost.args["from_"].this
-    table = exp.Table(this=exp.to_identifier(GROUPS, quoted=True), alias=below.args.get("alias"))
-    innermost.args["from_"].set("this", table)
+    if not any(table.name == GROUPS for table in innermost.find_all(exp.Table)):  # a join of groups names them itself
+        below = innermost.args["from_"].this
+        table = exp.Table(this=exp.to_identifier(GROUPS, quoted=True), alias=below.args.get("alias"))
+        innermost.args["from_"].set("this", table)
     text: str = whole.sql(dialect=NovaSql)
     return text
 
@@ -112,7 +116,7 @@ def own_parts(layer: exp.Select) -> list[exp.Expr]:
     return found
 
 
-def _check(sql: str, layer: exp.Select, names: list[str], bounds: set[str]) -> tuple[list[str], set[str]]:
+def check_layer(sql: str, layer: exp.Select, names: list[str], bounds: set[str]) -> tuple[list[str], set[str]]:
     """Check one layer; returns its own columns, and those of them that are bounds of the window."""
     called = layer.args["from_"].this.alias.lower()
     known = {name.lower() for name in names}
@@ -129,15 +133,15 @@ def _check(sql: str, layer: exp.Select, names: list[str], bounds: set[str]) -> t
     over = [one for part in own_parts(layer) for one in part.find_all(exp.Window)]
     for one in over:
         if not _has_bound(one.args.get("partition_by") or (), bounds):
-            raise fault(sql, one, _by_window("PARTITION BY", bounds))
+            raise fault(sql, one, by_window("PARTITION BY", bounds))
     group = layer.args.get("group")
     aggregated = [
         one for part in own_parts(layer) for one in aggregates_in(part) if not isinstance(one.parent, exp.Window)
     ]
     if group is not None and not _has_bound(group.expressions, bounds):
-        raise fault(sql, group, _by_window("GROUP BY", bounds), "GROUP")
+        raise fault(sql, group, by_window("GROUP BY", bounds), "GROUP")
     if group is None and aggregated:
-        raise fault(sql, aggregated[0], _by_window("GROUP BY", bounds))
+        raise fault(sql, aggregated[0], by_window("GROUP BY", bounds))
     made: list[str] = []
     kept: set[str] = set()
     for item in layer.expressions:
@@ -160,7 +164,7 @@ def _has_bound(parts: Iterable[exp.Expr], bounds: set[str]) -> bool:
     return any(isinstance(part, exp.Column) and part.name.lower() in bounds for part in parts)
 
 
-def _by_window(clause: str, bounds: set[str]) -> str:
+def by_window(clause: str, bounds: set[str]) -> str:
     if not bounds:
         return f"{clause} needs the window, as its groups never end: select window_start in the query inside"
     return f"{clause} needs the window, as its groups never end: add {' or '.join(sorted(bounds))}"

@@ -289,7 +289,8 @@ def _grouping(statement: Statement, group: Group, after: _After, slack_us: int) 
         starts = "array(unix_micros(window_start))"
     else:
         t, size, slide = f"unix_micros({after.text(group.time)})", group.window.size_us, group.window.slide_us
-        starts = f"sequence({t} - pmod({t}, {slide}L) - {size - slide}L, {t} - pmod({t}, {slide}L), {slide}L)"
+        first = f"({t} - 1L)" if group.closed else t
+        starts = f"sequence({first} - pmod({first}, {slide}L) - {size - slide}L, {t} - pmod({t}, {slide}L), {slide}L)"
     pieces = [_decomposed(one) for one in aggregates]
     partial: list[tuple[str, str]] = []
     merge: list[tuple[str, str]] = []

@@ -240,14 +240,14 @@ def _numbered_groups(sql: str, select: exp.Select) -> None:
             part = parts[int(item.name) - 1].copy()
         else:
             chosen = named.get(item.name.lower()) if isinstance(item, exp.Column) and not item.table else None
-            part = chosen.copy() if chosen is not None and _window_of(chosen) is not None else item
-        window = _window_of(part)
+            part = chosen.copy() if chosen is not None and window_of(chosen) is not None else item
+        window = window_of(part)
         if window is None or window not in found:
             found.append(part if window is None else window)
     group.set("expressions", found)
 
 
-def _window_of(part: exp.Expr) -> exp.Expr | None:
+def window_of(part: exp.Expr) -> exp.Expr | None:
     """The window whose bound a call is: TUMBLE_START(…), window(…).start; None for anything else."""
     if isinstance(part, exp.Dot) and isinstance(part.this, exp.Anonymous) and str(part.this.this).lower() == "window":
         return part.this.copy() if part.expression.name.lower() in ("start", "end") else None

@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias
 from sqlglot import exp
 
 from nova.query.dialect import BOUNDS, NovaSql, SqlFault, aggregates_in, fault, is_aggregate, parse
-from nova.query.layers import check_layers, split
+from nova.query.groupjoins import group_join
+from nova.query.layers import bounds_of, check_layers, split
 from nova.query.spellings import is_view, plain
 
 JoinKind: TypeAlias = Literal["inner", "left", "right", "full"]
@@ -102,6 +103,8 @@ class Group:
     time: exp.Expr | None
     """Time column that the window is on; None: the join's own window."""
     keys: tuple[exp.Expr, ...]
+    closed: bool = False
+    """Whether a tuple at the very end of a window belongs to it, too."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +131,17 @@ class Statement:
 def analyse(sql: str, streams: Mapping[str, Schema]) -> Statement:
     """A query's text with its names resolved. Raises `SqlFault`."""
     tree, layers = split(sql, plain(sql, parse(sql)))
+    joined = group_join(sql, tree, streams, _Analysis(sql, tree, streams)._length)
+    if joined is not None:
+        made = _Analysis(sql, joined.base, streams).statement()
+        assert made.group is not None
+        check_layers(sql, layers, list(joined.names), set(joined.bounds))
+        return replace(made, group=replace(made.group, closed=joined.closed), layers=(joined.layer, *layers))
     statement = _Analysis(sql, tree, streams).statement()
     if layers and statement.group is None:
         message = "a query in brackets groups by a window, such as GROUP BY TUMBLE(x.time, INTERVAL '10' SECOND), x.k"
         raise fault(sql, tree, message)
-    check_layers(sql, layers, statement.select)
+    check_layers(sql, layers, [name for name, _ in statement.select], bounds_of(statement.select))
     return replace(statement, layers=layers)
 
 
