@@ -2,6 +2,7 @@
 
 dialect     the part of Spark's SQL that queries are written in; faults with line, column and token
 statement   names resolved, conditions sorted into filters, keys, windows and the rest
+groupjoins  joins of groups, as one query that groups by a window
 layers      what is asked of the groups of a window once it is over
 rates       selectivities, stated or estimated
 graph       operators with the rate on every edge
