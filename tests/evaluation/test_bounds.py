@@ -228,7 +228,7 @@ def test_prices_come_close_to_the_linear_program() -> None:
 
 def test_ascent_stops_where_nothing_is_short() -> None:
     room = np.array([10.0, 10.0])
-    value, price = ascend(lambda p: (5.0 - float(p.sum()), np.array([3.0, 0.0])), room, np.zeros(2), 50)
+    value, price = ascend(lambda p: (5.0 - float(p.sum()), np.array([-7.0, -10.0])), room, np.zeros(2), 50)
     assert value == 5.0
     assert not price.any()
 

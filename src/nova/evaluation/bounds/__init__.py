@@ -36,7 +36,7 @@ from typing import Literal
 
 import numpy as np
 
-from nova.evaluation.bounds import felt
+from nova.evaluation.bounds import felt, sampled
 from nova.evaluation.bounds.boxes import boxes, cheapest
 from nova.evaluation.bounds.chains import DENSE, anywhere, split
 from nova.evaluation.bounds.costs import LegWeights, cost_blocks, cost_matrix
@@ -153,10 +153,10 @@ def _felt(
     if not fits or not few:
         plain = bound(problem, joins, space, replace(options, waiting=0.0, utilisation=1.0), distances, exact)
         plain = replace(plain, value=plain.value * float(counted.min()), shares=None, attained=None)
-        if not fits or guide is None or priced is not None:
+        if not fits or priced is not None:
             return plain
         task = felt.Task.of(joins, (nodes.room, nodes.limit, nodes.other_load), *rules)
-        value = felt.sampled(task, guide, reach, legs)
+        value = sampled.estimate(task, joins, reach, legs, options.seed)
         return Bound(max(value, plain.value), "sampled", plain.prices, None, None, perf_counter() - start)
     prices = np.zeros(len(nodes))
     room, limit = np.minimum(nodes.room[hosts], float(joins.demand.sum())), nodes.limit[hosts]

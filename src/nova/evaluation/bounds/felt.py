@@ -26,13 +26,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from nova.evaluation.bounds.costs import LegWeights
-from nova.evaluation.metrics import Distances, flows, node_load
 from nova.jit import kernel
-from nova.model.plan import Plan
 from nova.model.problem import Bools, Floats
 from nova.model.subjoins import SubJoins
-from nova.model.waiting import sojourn_slope, waiting_ms, waiting_quantile
+from nova.model.waiting import waiting_ms, waiting_quantile
 
 INTERVALS = 8
 """Intervals of a host's load to begin with."""
@@ -46,10 +43,6 @@ ROUNDS = 250
 """Steps of ascent at most."""
 CLOSE = 1e-4
 """Aim, as a share above the best bound, below which ascent ends."""
-SAMPLE = 200
-"""Hosts that stand for all where there are too many."""
-SHARES_OF_MARGIN = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""How far prices go from a sub-join's own cost to its marginal one."""
 PATIENCE = 5
 """Steps without progress after which ascent aims half as high."""
 
@@ -87,6 +80,11 @@ class Task:
         small = np.where(divisible, 0.0, np.minimum(joins.left_rate, joins.right_rate))
         return Task(joins.demand - small, small, counts, *hosts, weight, scv, quantile)
 
+    @property
+    def demand(self) -> Floats:
+        """Tuples/s of each sub-join."""
+        return self.large + self.small
+
     def ascend(self, cost: Floats, prices: Floats, rounds: int = ROUNDS) -> tuple[float, Floats]:
         """(the highest bound met, its prices per sub-join), from some prices on. `cost[j, h]` are the weighted legs of
         one that counts 1, in ms."""
@@ -111,69 +109,24 @@ class Task:
         return max(best, value), best_prices
 
     def at(self, served: Floats, prices: Floats, steps: int, tries: int) -> tuple[float, Floats]:
-        """(L(prices), how much of each sub-join all hosts take at these prices). `served`: what sub-joins cost, legs
-        and service, times how much they count; a row per host."""
-        rates = (self.large, self.small, self.counts, self.room, self.limit, self.busy)
-        gains, taken = _gains(served, *rates, self.weight, self.scv, self.quantile, prices, steps, tries)
+        """(L(prices), how much of each sub-join all hosts take at these prices); `served` as in `gains`."""
+        gained, taken = gains(self, served, prices, steps, tries)
         rounding = 1e-12 * float(np.abs(prices).sum())  # sums of many numbers round
-        return float(prices.sum()) - float(gains.sum()) - rounding, taken
+        return float(prices.sum()) - float(gained.sum()) - rounding, taken
 
-    def on(self, host: int, rows: npt.NDArray[np.integer]) -> Task:
-        """One host and some of the sub-joins."""
+    def take(self, rows: npt.NDArray[np.integer], hosts: npt.NDArray[np.integer]) -> Task:
+        """Some of the sub-joins and some of the hosts."""
         joins = {name: getattr(self, name)[rows] for name in ("large", "small", "counts")}
-        hosts = {name: getattr(self, name)[host : host + 1] for name in ("room", "limit", "busy")}
-        return replace(self, **joins, **hosts)
+        there = {name: getattr(self, name)[hosts] for name in ("room", "limit", "busy")}
+        return replace(self, **joins, **there)
 
 
-def sampled(task: Task, plan: Plan, distances: Distances, legs: LegWeights) -> float:
-    """The bound where sub-joins × hosts are too many: prices from the plan's own marginal costs, some hosts for all.
-    The `task` has all nodes.
-
-    The sum over hosts is estimated from every so-many-th one, less two standard errors: a bound but for chance. Prices
-    between the least that a sub-join can cost and what it costs at the margin are tried.
-    """
-    joins, flow, limit = plan.joins, flows(plan), task.limit
-    hosts, nodes = np.flatnonzero(task.room > 0), len(task.room)
-    load, counted = node_load(flow, nodes) + task.busy, flow.share * task.counts[flow.join]
-    present = np.bincount(flow.node, counted, nodes)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        stay = np.where(limit > 0, 1000.0 / limit + _waits(load, limit, task.scv, task.quantile), 0.0)
-        slope = np.where(limit > 0, sojourn_slope(load, limit, task.scv, 0.0), 0.0)
-    ends = (joins.left_node, joins.right_node, joins.sink)
-    left, right, sink = (distances.between(end[flow.join], flow.node) for end in ends)
-    way = legs[0] * left + legs[1] * right + legs[2] * sink
-    own = np.bincount(flow.join, counted * (way + task.weight * 1000.0 / limit[flow.node]), len(joins))
-    grown = counted * (stay - 1000.0 / limit)[flow.node] + present[flow.node] * slope[flow.node] * flow.load
-    more = np.bincount(flow.join, task.weight * grown, len(joins))
-    some = hosts[np.linspace(0, len(hosts) - 1, min(SAMPLE, len(hosts))).astype(np.int64)]
-    near, served = [], []
-    for h in some:
-        here = task.counts * (_way_to(joins, distances, legs, int(h)) + task.weight * 1000.0 / limit[h])
-        near.append(np.flatnonzero(here < own + more))
-        served.append(here[near[-1]])
-    best = -np.inf
-    for share in SHARES_OF_MARGIN:
-        prices, gains = own + share * more, np.empty(len(some))
-        for i, (h, rows, here) in enumerate(zip(some, near, served, strict=True)):
-            value, _ = task.on(int(h), rows).at(here[None, :], prices[rows], MOST_STEPS, MOST_TRIES)
-            gains[i] = prices[rows].sum() - value
-        error = float(gains.std(ddof=1)) / np.sqrt(len(some)) if len(some) > 1 else 0.0
-        best = max(best, float(prices.sum()) - len(hosts) * (float(gains.mean()) + 2.0 * error))
-    return best
-
-
-def _way_to(joins: SubJoins, distances: Distances, legs: LegWeights, host: int) -> Floats:
-    """Weighted legs of every sub-join on one host."""
-    at = np.full(len(joins), host, np.int32)
-    left, right, sink = (distances.between(end, at) for end in (joins.left_node, joins.right_node, joins.sink))
-    return legs[0] * left + legs[1] * right + legs[2] * sink
-
-
-def _waits(load: Floats, limit: Floats, scv: float, quantile: float) -> Floats:
-    """Mean wait in ms of each node, or a quantile of it."""
-    return np.asarray(
-        waiting_quantile(quantile, load, limit, scv) if quantile > 0 else waiting_ms(load, limit, scv, 0.0)
-    )
+def gains(task: Task, served: Floats, prices: Floats, steps: int, tries: int) -> tuple[Floats, Floats]:
+    """(the most that each host gains at these prices, how much of each sub-join all hosts take). `served`: what
+    sub-joins cost, legs and service, times how much they count; a row per host."""
+    rates = (task.large, task.small, task.counts, task.room, task.limit, task.busy)
+    gained, taken = _gains(served, *rates, task.weight, task.scv, task.quantile, prices, steps, tries)
+    return gained, taken
 
 
 @kernel

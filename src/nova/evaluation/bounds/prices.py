@@ -46,7 +46,7 @@ STALL = 6
 """Rounds without progress after which ascent aims half as high."""
 
 Evaluate = Callable[[Floats], tuple[float, Floats]]
-"""Prices → the bound they give, and the load that each host gets at these prices."""
+"""Prices → the bound they give, and the load that each host gets at these prices beyond what it offers."""
 
 
 def space_prices(
@@ -95,7 +95,7 @@ def dense_prices(
             where = np.argmin(block, axis=1)
             total += float(np.take_along_axis(block, where[:, None], axis=1).sum())
             load += np.bincount(where, demand[rows], len(hosts))
-        return _below(total, float(price @ room)), load
+        return _below(total, float(price @ room)), load - room
 
     return ascend(evaluate, room, np.zeros(len(hosts)), 200)
 
@@ -108,7 +108,7 @@ def ascend(evaluate: Evaluate, room: Floats, price: Floats, rounds: int, reach: 
     """
     best, best_price, stalled = -np.inf, price, 0
     for _ in range(max(FEWEST, min(MOST, rounds))):
-        value, load = evaluate(price)
+        value, excess = evaluate(price)
         stalled = 0 if value > best + 1e-5 * abs(best) or not np.isfinite(best) else stalled + 1
         if value > best:
             best, best_price = value, price
@@ -117,7 +117,6 @@ def ascend(evaluate: Evaluate, room: Floats, price: Floats, rounds: int, reach: 
             if reach < CLOSE:
                 break
             continue
-        excess = load - room
         excess[np.abs(excess) <= ROUNDING * room] = 0.0
         excess[(price <= 0) & (excess < 0)] = 0.0
         size = float((excess**2 / room).sum())
@@ -140,7 +139,7 @@ def _search(tree: Boxes, space: CostSpace, joins: SubJoins, legs: LegWeights, ro
         least, where = cheapest(tree, space, joins, legs, price, hint, SLACK)
         hint[:] = where
         load = np.bincount(where, weights=joins.demand, minlength=len(tree))
-        return _below(float(least.sum()), float(price @ room)), np.asarray(load, dtype=np.float64)
+        return _below(float(least.sum()), float(price @ room)), np.asarray(load - room, dtype=np.float64)
 
     return evaluate
 
