@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -8,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nova.model.operators import Pipeline
+from nova.model.problem import Dense, Key, Query
+from nova.model.skew import KeyAxis
 from nova.routing import GOLDEN, key_position, slice_position, tuple_share, window_number
+from nova.routing.position import hash_ranges
 from nova.routing.xxh64 import hash_bytes, hash_longs, hash_strings
 
 
@@ -79,3 +84,31 @@ def test_keys_lie_evenly_and_equal_keys_lie_together_whatever_their_type() -> No
     assert pair[0] == pair[1] != pair[2]
     with pytest.raises(ValueError, match="no column"):
         key_position([])
+
+
+@given(
+    shares=st.lists(st.floats(0.01, 1.0), max_size=5),
+    cuts=st.lists(st.floats(0.0, 1.0), max_size=6),
+    whole=st.booleans(),
+)
+def test_ranges_that_tile_the_key_axis_tile_the_hash_space(shares: list[float], cuts: list[float], whole: bool) -> None:
+    """Every key lies in the ranges of exactly one box: a heavy one, as text or number, in the one where its own range
+    begins, all others in the order of their hashes."""
+    shares = sorted((share / max(sum(shares), 1.0) for share in shares), reverse=True)
+    key = Key(("k",), 1000, tuple(shares), tuple(str(number) for number in range(len(shares))))
+    axis = KeyAxis.of(Query("q", 0, 1, 0, Dense(), key=key, pipeline=Pipeline(on=("k",))))
+    edges = sorted({0.0, 1.0, *cuts, *(axis.edges if whole else ())})
+    ranges = [hash_ranges(axis, low, high) for low, high in itertools.pairwise(edges)]
+    pieces = sorted(piece for found in ranges for piece in found)
+    assert all(low < high for low, high in pieces)
+    assert [0.0, *(high for _, high in pieces)] == [*(low for low, _ in pieces), 1.0]
+    for value, edge in zip(axis.values, axis.edges, strict=False):
+        for place in key_position([pa.array([value])])[0], key_position([pa.array([int(value)])])[0]:
+            at = [box for box, found in enumerate(ranges) if any(low <= place < high for low, high in found)]
+            assert at == [max(box for box, low in enumerate(edges[:-1]) if low <= edge)]
+    places = np.random.default_rng(0).random(1000)
+    for (low, high), found in zip(itertools.pairwise(edges), ranges, strict=True):
+        there = sum(((places >= start) & (places < end)).mean() for start, end in found)
+        begin = axis.edges[-1]
+        wanted = (max(high, begin) - max(low, begin)) / (1.0 - begin)
+        assert there == pytest.approx(wanted, abs=0.1)

@@ -3,13 +3,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nova.model.replicas import Replicas
+from nova.model.skew import KeyAxis
 from nova.model.subjoins import SubJoins
-from nova.routing import Epoch, Routes, Timeline, compile_routes
+from nova.routing import Epoch, Routes, Timeline, compile_routes, key_position
 from tilings import random_replicas, sub_joins
 
 LEFTS, RIGHTS, NODES = 4, 4, 3
@@ -53,6 +55,45 @@ def test_every_joinable_pair_meets_exactly_once_and_on_its_box_host(joins: SubJo
             inside &= (r.slice_from <= place) & (place < r.slice_to)
             inside &= (r.key_from <= key) & (key < r.key_to)
             assert met.get((i, j), []) == r.node[pair & inside].tolist()
+
+
+@given(seed=st.integers(0, 2**32 - 1), heavy=st.integers(1, 3), numbers=st.booleans())
+def test_tuples_of_heavy_keys_meet_once_in_the_box_of_their_key(seed: int, heavy: int, numbers: bool) -> None:
+    """Boxes of any shape on an axis with heavy keys: joinable tuples meet at one of them, and where their key is heavy,
+    in the one in which its range begins."""
+    joins = sub_joins(np.array([0]), np.array([1]), 2)
+    rng = np.random.default_rng(seed)
+    shares = np.sort(rng.random(heavy))[::-1] / (1 + heavy)
+    axis = KeyAxis(tuple(str(number) for number in range(heavy)), (0.0, *np.cumsum(shares).tolist()))
+    replicas = random_replicas(joins, NODES, seed, keyed=True)
+    routes = compile_routes(joins, replicas, 0, 2, 0, axis)
+    for key in range(heavy + 20):
+        at_key = np.repeat(key_position([pa.array([key if numbers else str(key)])]), 10)
+        share, place = (rng.random(10), rng.random(10)), np.full(10, rng.random())
+        at_left, meeting_left = routes.left.reach(np.zeros(10, np.int32), share[0], place, at_key)
+        at_right, meeting_right = routes.right.reach(np.ones(10, np.int32), share[1], place, at_key)
+        met = np.zeros((10, 10))
+        for i, m in zip(at_left.tolist(), meeting_left.tolist(), strict=True):
+            for j in at_right[meeting_right == m].tolist():
+                met[i, j] += 1
+                if key < heavy:
+                    r, edge = replicas, axis.edges[key]
+                    box = (r.left_from <= share[0][i]) & (share[0][i] < r.left_to) & (r.key_from <= edge)
+                    box &= (r.right_from <= share[1][j]) & (share[1][j] < r.right_to) & (edge < r.key_to)
+                    box &= (r.slice_from <= place[0]) & (place[0] < r.slice_to)
+                    assert routes.node[m] == r.node[box].item()
+        assert (met == 1).all()
+
+
+def test_planned_shares_of_boxes_are_told_once() -> None:
+    """A box whose keys are several ranges of hashes takes as many tuples as its range of the axis is long."""
+    joins = sub_joins(np.array([0]), np.array([1]), 2)
+    halves = Replicas.whole(np.array([0, 0]), np.array([0, 1]))
+    halves.key_to[0] = halves.key_from[1] = 0.6
+    side = compile_routes(joins, halves, 0, 2, 0, KeyAxis(("a", "b"), (0.0, 0.6, 0.7))).left
+    assert len(side.meeting) > 2
+    parts = [float(side.key_part[side.meeting == meeting].sum()) for meeting in (0, 1)]
+    assert sorted(parts) == pytest.approx([0.4, 0.6])
 
 
 def test_tuples_reach_only_replicas_that_need_them() -> None:

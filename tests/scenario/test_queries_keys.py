@@ -41,6 +41,7 @@ def test_a_key_is_read_and_written_again(tmp_path: Path) -> None:
     found = loaded.problem.queries[0].key
     assert found is not None
     assert (found.columns, found.cardinality, found.heavy) == (("sensor",), 1000, (0.2, 0.05))
+    assert found.values == ("s2", "s1")
     assert loaded.problem.queries[0].pipeline.on == ("sensor",)
     assert loaded.problem.nodes.other_load.tolist() == [0, 0, 40]
     path = write(tmp_path / "b", loaded.problem, loaded.options)
@@ -53,9 +54,17 @@ def test_a_key_is_read_and_written_again(tmp_path: Path) -> None:
 def test_the_digest_depends_on_them(tmp_path: Path) -> None:
     digests = [
         load(scenario(tmp_path / str(number), key, busy)).digest
-        for number, (key, busy) in enumerate([(None, None), ({"column": "sensor"}, None), (None, 5)])
+        for number, (key, busy) in enumerate(
+            [
+                (None, None),
+                ({"column": "sensor"}, None),
+                (None, 5),
+                ({"column": "sensor", "heavy": {"a": 0.2}}, None),
+                ({"column": "sensor", "heavy": {"b": 0.2}}, None),
+            ]
+        )
     ]
-    assert len(set(digests)) == 3
+    assert len(set(digests)) == 5
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,9 @@ class Key:
     cardinality: float = np.inf
     """Distinct keys; infinite where nobody said."""
     heavy: tuple[float, ...] = ()
-    """Shares of the tuples that have one of the commonest keys, in [0, 1]."""
+    """Shares of the tuples that have one of the commonest keys, in [0, 1]; the largest first."""
+    values: tuple[str, ...] = ()
+    """These keys, as texts, in the same order; empty where nobody said."""
 
 
 @dataclass(frozen=True)

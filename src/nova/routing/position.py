@@ -9,16 +9,21 @@ stands for `xxhash64` of its text.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nova.model.problem import Floats
+from nova.model.skew import KeyAxis
 from nova.routing.xxh64 import Hashes, hash_longs, hash_strings
 
 GOLDEN = 0.6180339887
 """Consecutive windows land this far apart on the unit circle: any slice gets evenly spread windows."""
+STEP = 2.0**-53
+"""Distance of neighbouring places in the hash space of keys."""
 
 Longs = npt.NDArray[np.int64]
 
@@ -58,6 +63,35 @@ def key_position(columns: list[pa.Array]) -> Floats:
         h = hash_longs(column_bits(column)[0], h)
     place: Floats = (h >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return place
+
+
+def value_positions(value: str) -> list[float]:
+    """Places in the hash space of keys that are one value, written as text: as a text and, where it is one, as a
+    number."""
+    kinds: list[pa.Array] = [pa.array([value])]
+    with suppress(ValueError):
+        kinds.append(pa.array([float(value)]))
+    return [float(key_position([kind])[0]) for kind in kinds]
+
+
+def hash_ranges(axis: KeyAxis, low: float, high: float) -> list[tuple[float, float]]:
+    """Ranges of the hash space of keys that a range of the key axis amounts to. A heavy key goes where its range
+    begins, all others by the part of their range that lies in it. Ranges that tile the axis tile the hash space."""
+    begin = axis.edges[-1]
+    start, end = (min(max((edge - begin) / (1.0 - begin), 0.0), 1.0) for edge in (low, high))
+    inside, outside = [], []
+    for value, edge in zip(axis.values, axis.edges, strict=False):
+        for place in value_positions(value):
+            there = start <= place < end
+            if low <= edge < high and not there:
+                inside.append((place, place + STEP))
+            elif there and not low <= edge < high:
+                outside.append(place)
+    for place in sorted(outside):
+        if start < place:
+            inside.append((start, place))
+        start = place + STEP
+    return sorted([*inside, *([(start, end)] if start < end else [])])
 
 
 def column_bits(values: pa.Array) -> tuple[Longs, npt.NDArray[np.bool_]]:

@@ -21,6 +21,8 @@ import numpy.typing as npt
 
 from nova.model.errors import Fault, InvalidInput
 from nova.model.problem import Floats, Ints
+from nova.model.skew import PLAIN, KeyAxis
+from nova.routing.position import hash_ranges
 
 if TYPE_CHECKING:  # Spark's workers route tuples; they must not wait for the optimizer's imports
     from nova.model.replicas import Replicas
@@ -43,12 +45,32 @@ class Side:
     slice_from: Floats
     slice_to: Floats
     key_from: Floats
+    """Range of the hash space of keys."""
     key_to: Floats
+    key_part: Floats
+    """Share of the source's tuples whose keys lie in the box. A box whose keys are several ranges of hashes stands here
+    once for each, and tells its share with the first."""
 
     @cached_property
     def keyed(self) -> bool:
         """Whether any box takes only some of the keys, so that tuples need one."""
         return bool(((self.key_from > 0.0) | (self.key_to < 1.0)).any())
+
+    def hashed(self, axis: KeyAxis) -> Side:
+        """The same with ranges of hashes instead of ranges of the key axis."""
+        if not axis:
+            return self
+        ranges, which = np.unique(np.column_stack([self.key_from, self.key_to]), axis=0, return_inverse=True)
+        found = [np.array(hash_ranges(axis, *map(float, one))).reshape(-1, 2) for one in ranges]
+        count = np.array([len(one) for one in found], np.int64)[which]
+        first = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        rows = np.repeat(np.arange(len(count)), count)
+        both = np.concatenate([np.empty((0, 2)), *(found[one] for one in which)])
+        part = np.zeros(len(rows))
+        part[first[:-1][count > 0]] = self.key_part[count > 0]
+        same = {f.name: getattr(self, f.name)[rows] for f in fields(Side) if f.name != "start"}
+        changed = {"key_from": both[:, 0].copy(), "key_to": both[:, 1].copy(), "key_part": part}
+        return Side(**(same | changed), start=first[self.start])
 
     def reach(
         self, source: npt.NDArray[np.integer], share: Floats, position: Floats, key: Floats | None = None
@@ -114,14 +136,18 @@ def _stored_side(stored: Mapping[str, npt.NDArray[Any]], name: str) -> Side:
     """One side as `save` wrote it. Runs that began before there were keys have none: every box takes them all."""
     arrays = {f.name: stored[f"{name}_{f.name}"] for f in fields(Side) if f"{name}_{f.name}" in stored}
     boxes = len(arrays["meeting"])
-    return Side(**{"key_from": np.zeros(boxes), "key_to": np.ones(boxes), **arrays})
+    stored_side = {"key_from": np.zeros(boxes), "key_to": np.ones(boxes), **arrays}
+    return Side(**{"key_part": stored_side["key_to"] - stored_side["key_from"], **stored_side})
 
 
-def compile_routes(joins: SubJoins, replicas: Replicas, query: int, sources: int, sink: int) -> Routes:
-    """The routes of one query; `sources` is the length of the source table, `sink` the row of the query's sink."""
+def compile_routes(
+    joins: SubJoins, replicas: Replicas, query: int, sources: int, sink: int, axis: KeyAxis = PLAIN
+) -> Routes:
+    """The routes of one query; `sources` is the length of the source table, `sink` the row of the query's sink, `axis`
+    what the boxes' key ranges are measured on."""
     rows, meeting = meetings(joins, replicas, query)
     mine = replicas.take(rows)
-    return routes_between(mine, joins.left[mine.join], joins.right[mine.join], meeting, sources, sink)
+    return routes_between(mine, joins.left[mine.join], joins.right[mine.join], meeting, sources, sink, axis)
 
 
 def meetings(joins: SubJoins, replicas: Replicas, query: int) -> tuple[Rows, Rows]:
@@ -138,14 +164,16 @@ def meetings(joins: SubJoins, replicas: Replicas, query: int) -> tuple[Rows, Row
     return rows, _meetings(mine, joins.left[mine.join], joins.right[mine.join])
 
 
-def routes_between(replicas: Replicas, left: Ints, right: Ints, meeting: Rows, sources: int, sink: int) -> Routes:
+def routes_between(
+    replicas: Replicas, left: Ints, right: Ints, meeting: Rows, sources: int, sink: int, axis: KeyAxis = PLAIN
+) -> Routes:
     """Routes from replicas whose sources (rows `left` and `right`) and meetings are known: of a whole query, or of the
     replicas that one site has to do with."""
     node = np.full(int(meeting.max(initial=-1)) + 1, -1, np.int32)
     node[meeting] = replicas.node
     return Routes(
-        left=_side(replicas, left, meeting, sources, "left"),
-        right=_side(replicas, right, meeting, sources, "right"),
+        left=_side(replicas, left, meeting, sources, "left").hashed(axis),
+        right=_side(replicas, right, meeting, sources, "right").hashed(axis),
         node=node,
         sink=sink,
     )
@@ -219,4 +247,5 @@ def _side(replicas: Replicas, source: Ints, meeting: Rows, sources: int, name: S
         slice_to=replicas.slice_to[keep],
         key_from=replicas.key_from[keep],
         key_to=replicas.key_to[keep],
+        key_part=(replicas.key_to - replicas.key_from)[keep],
     )

@@ -52,6 +52,7 @@ def digest(problem: Problem) -> str:
             _feed(state, "output", repr(query.output.share.value), repr(query.output.most))
         if query.key is not None:
             _feed(state, "key", *query.key.columns, repr(query.key.cardinality), np.array(query.key.heavy, np.float64))
+            _feed(state, *query.key.values)
         match query.matrix:
             case Dense():
                 _feed(state, "dense")

@@ -365,7 +365,9 @@ class _Builder:
         key = bound.key
         if query.key is not None:
             count = math.inf if query.key.cardinality is None else float(query.key.cardinality)
-            key = Key(query.key.column, count, tuple(sorted(query.key.heavy.values(), reverse=True)))
+            heavy = sorted(query.key.heavy.items(), key=lambda one: (-one[1], one[0]))
+            shares, values = tuple(share for _, share in heavy), tuple(value for value, _ in heavy)
+            key = Key(query.key.column, count, shares, values)
         around, needs = bound.pipeline, query.requires
         made = Query(bound.id, rows[0], rows[1], sink, matrix, bound.window_ms, around, needs, key, bound.output)
         return replace(made, tuple_bytes=query.tuple_bytes or 0.0, apart=query.apart, makes=makes), part

@@ -177,7 +177,8 @@ def _query(problem: Problem, number: int, joins: SubJoins, attributes: _Attribut
         if np.isfinite(query.key.cardinality):
             key["cardinality"] = int(query.key.cardinality)
         if query.key.heavy:
-            key["heavy"] = {f"key {number + 1}": share for number, share in enumerate(query.key.heavy)}
+            values = query.key.values or [f"key {number + 1}" for number in range(len(query.key.heavy))]
+            key["heavy"] = dict(zip(values, query.key.heavy, strict=True))
         document["key"] = key
     document["sink"] = problem.nodes.ids[query.sink].as_py()
     return document

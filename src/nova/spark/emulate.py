@@ -32,6 +32,7 @@ from nova.evaluation.simulation import simulate
 from nova.evaluation.simulation.model import Groups
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Ints, Problem
+from nova.model.skew import KeyAxis
 from nova.routing.position import Longs, slice_position, window_number
 from nova.routing.routes import Rows, Side, SideName
 from nova.routing.xxh64 import Hashes, hash_longs
@@ -77,13 +78,13 @@ class Network:
     @staticmethod
     def of(problem: Problem, plan: Plan, query: int, distances: Distances, first: int) -> Network:
         """The network of a plan's query; distances are charged once per leg, as in `nova evaluate`."""
-        joins = plan.joins
+        joins, axis = plan.joins, KeyAxis.of(problem.queries[query])
         mine = plan.replicas.take(joins.query[plan.replicas.join] == query)
         groups = Groups.of(mine)
         box_group = np.repeat(np.arange(len(groups.join)), np.diff(groups.first))
         sources = joins.left[groups.join], joins.right[groups.join]
         sides = [
-            _side(groups.boxes, source[box_group], box_group, s, len(problem.sources))
+            _side(groups.boxes, source[box_group], box_group, s, len(problem.sources)).hashed(axis)
             for s, source in enumerate(sources)
         ]
         ways = [distances.between(at[groups.join], groups.node) for at in (joins.left_node, joins.right_node)]
@@ -119,6 +120,7 @@ def _side(boxes: Floats, source: Ints, group: Rows, side: int, sources: int) -> 
         slice_to=box[:, 5],
         key_from=box[:, 6],
         key_to=box[:, 7],
+        key_part=box[:, 7] - box[:, 6],
     )
 
 

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 import streams
 from nova.files import name_of
 from nova.model.errors import InvalidInput
+from nova.model.operators import Pipeline
 from nova.model.plan import Plan
-from nova.model.problem import Problem
-from nova.routing import compile_routes
+from nova.model.problem import Key, Problem
+from nova.model.skew import KeyAxis
+from nova.routing import compile_routes, key_position
 from nova.routing.flow import Flow
 from nova.scenario.model import StreamInput
 from nova.spark.sites import share as shares
@@ -30,7 +32,9 @@ def scattered(seed: int, nodes: int = 5) -> tuple[Problem, Plan]:
     problem = streams.problem(regions=2, per_region=3, nodes=nodes)
     born = np.random.default_rng(seed).integers(0, nodes, len(problem.sources)).astype(np.int32)
     problem = replace(problem, sources=replace(problem.sources, node=born))
-    return problem, streams.plan(problem, random_replicas(streams.resolve(problem), nodes, seed))
+    key = Key(("zone",), 50, (0.4, 0.2), ("n", "s"))
+    problem = replace(problem, queries=(replace(problem.queries[0], key=key, pipeline=Pipeline(on=("zone",))),))
+    return problem, streams.plan(problem, random_replicas(streams.resolve(problem), nodes, seed, keyed=True))
 
 
 def cut(problem: Problem, plan: Plan, only: int | None = None) -> dict[str, Share]:
@@ -49,7 +53,8 @@ def test_sites_route_as_the_whole_plan_does(seed: int) -> None:
     """Every tuple leaves its site for the meetings and hosts that the whole plan names, and each host knows them."""
     problem, plan = scattered(seed)
     made = cut(problem, plan)
-    whole = compile_routes(plan.joins, plan.replicas, 0, len(problem.sources), problem.queries[0].sink)
+    one = problem.queries[0]
+    whole = compile_routes(plan.joins, plan.replicas, 0, len(problem.sources), one.sink, KeyAxis.of(one))
     rng = np.random.default_rng(seed)
     for row, source in enumerate(problem.sources.ids.to_pylist()):
         side = SIDES[int(problem.sources.stream[row])]
@@ -58,9 +63,10 @@ def test_sites_route_as_the_whole_plan_does(seed: int) -> None:
         assert source in share.own(query, side)["id"].to_pylist()
         mine = share.routes(query)
         at, position = rng.random(20), rng.random(20)
+        keys = np.concatenate([key_position([pa.array(["n", "s"])]), rng.random(18)])
         rows = np.full(20, row)
-        reached, meeting = mine.side(side).reach(rows, at, position)
-        wanted, meeting_wanted = whole.side(side).reach(rows, at, position)
+        reached, meeting = mine.side(side).reach(rows, at, position, keys)
+        wanted, meeting_wanted = whole.side(side).reach(rows, at, position, keys)
         assert sorted(zip(reached, meeting, strict=True)) == sorted(zip(wanted, meeting_wanted, strict=True))
         for number in set(meeting.tolist()):
             host = problem.nodes.ids[int(whole.node[number])].as_py()

@@ -25,6 +25,7 @@ from nova.files import write_safely
 from nova.model.plan import Plan
 from nova.model.problem import Problem
 from nova.model.reading import recall
+from nova.model.skew import KeyAxis
 from nova.routing import Routes, compile_routes
 from nova.routing.flow import Flow
 from nova.routing.packets import Names
@@ -228,7 +229,8 @@ def routes_of(problem: Problem, plan: Plan, query: int) -> Routes:
     replicas = plan.replicas
     if problem.queries[query].pipeline.single:
         replicas = replicas.take(np.flatnonzero(replicas.right_from == 0.0))
-    return compile_routes(plan.joins, replicas, query, len(problem.sources), problem.queries[query].sink)
+    one = problem.queries[query]
+    return compile_routes(plan.joins, replicas, query, len(problem.sources), one.sink, KeyAxis.of(one))
 
 
 def with_watermark(packets: DataFrame, lateness_ms: int, flow: Flow) -> DataFrame:

@@ -567,7 +567,7 @@ def planned_copies(rates: Floats, routes: Routes, nodes: int) -> Floats:
     sent = np.zeros(nodes)
     for side in (routes.left, routes.right):
         source = np.repeat(np.arange(len(side.start) - 1), np.diff(side.start))
-        part = (side.share_to - side.share_from) * (side.slice_to - side.slice_from) * (side.key_to - side.key_from)
+        part = (side.share_to - side.share_from) * (side.slice_to - side.slice_from) * side.key_part
         rate = rates[source] * part
         sent += np.bincount(routes.node[side.meeting], weights=rate, minlength=len(sent))
     return sent

@@ -24,6 +24,7 @@ from nova.model.plan import Plan
 from nova.model.problem import Problem
 from nova.model.reading import read_json
 from nova.model.replicas import SHARES, Replicas, with_keys
+from nova.model.skew import PLAIN, KeyAxis
 from nova.model.tables import read_parquet
 from nova.routing import Routes
 from nova.routing.flow import Flow
@@ -73,6 +74,8 @@ class QueryShare:
     """At the sink: the sites that join. Empty elsewhere."""
     clocked: bool
     """Whether event times are times of now, so that there is a latency to tell."""
+    axis: KeyAxis = PLAIN
+    """What the replicas' key ranges are measured on."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,7 @@ class Share:
             table["meeting"].to_numpy().astype(np.intp),
             sources,
             self.nodes["row"][sink].as_py(),
+            query.axis,
         )
 
     def write(self, folder: Path) -> Path:
@@ -288,7 +292,7 @@ def _query(
         mine = kept[plan.joins.query[plan.replicas.join[kept]] == number]
         hosts = tuple(ids.take(pa.array(np.unique(plan.replicas.node[mine]))).to_pylist())
     streams = problem.streams[query.left], problem.streams[query.right]
-    return QueryShare(flow, streams, ids[query.sink].as_py(), hosts, clocked)
+    return QueryShare(flow, streams, ids[query.sink].as_py(), hosts, clocked, KeyAxis.of(query))
 
 
 def _nodes(problem: Problem, rows: npt.NDArray[np.integer]) -> pa.Table:
@@ -335,6 +339,7 @@ def _query_to_json(query: QueryShare) -> dict[str, Any]:
         "sink": query.sink,
         "hosts": list(query.hosts),
         "clocked": query.clocked,
+        **({"heavy": dict(zip(query.axis.values, query.axis.edges[1:], strict=True))} if query.axis else {}),
         **{f"{side}_columns": from_arrow_schema(flow.carried(side)).jsonValue()["fields"] for side in SIDES},
     }
 
@@ -347,4 +352,7 @@ def _query_from_json(told: Mapping[str, Any]) -> QueryShare:
         to_arrow_schema(StructType.fromJson({"fields": told[f"{side}_columns"]}), timezone="UTC") for side in SIDES
     )
     flow = Flow(told["id"], told["window_us"], tuple(told["on"]), left, right, told["cells"])
-    return QueryShare(flow, (told["left"], told["right"]), told["sink"], tuple(told["hosts"]), told["clocked"])
+    heavy = told.get("heavy", {})
+    axis = KeyAxis(tuple(heavy), (0.0, *heavy.values()))
+    streams, hosts = (told["left"], told["right"]), tuple(told["hosts"])
+    return QueryShare(flow, streams, told["sink"], hosts, told["clocked"], axis)
