@@ -11,7 +11,8 @@ import pytest
 from nova.query import Schema, analyse
 from nova.query.order import HANDLING_MS, Ground, Tree, aliases_of, best_order, flows, link
 from nova.query.stages import stages_of
-from nova.query.statement import Interval, Statement, Tumbling
+from nova.query.statement import Statement
+from nova.query.windows import Interval, Tumbling
 
 STREAMS = {name: Schema({"k": 10, "x": 4, "at": None}, {"zone": 3}) for name in "abcdef"}
 SAME = "TUMBLE({0}.time, INTERVAL '2' SECOND) = TUMBLE({1}.time, INTERVAL '2' SECOND)"

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova.query import Schema, SqlFault, analyse
-from nova.query.statement import Interval, Statement, Tumbling
+from nova.query.statement import Statement
+from nova.query.windows import Interval, Tumbling
 
 STREAMS = {
     "bids": Schema({"auction": None, "price": None, "bidder": 3}, {"region": 2}, {"at": "time"}),

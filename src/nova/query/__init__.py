@@ -1,7 +1,11 @@
 """Queries in SQL: text → statement → operator graph with rates → two-way joins, and what runs around each.
 
 dialect     the part of Spark's SQL that queries are written in; faults with line, column and token
-statement   names resolved, conditions sorted into filters, keys, windows and the rest
+spellings   other ways to write what the dialect says
+windows     TUMBLE, HOP, intervals, and how far apart two times are
+names       whose column each name is
+statement   what a text says: filters, keys, windows and the rest
+analysis    from a text to its statement
 groupjoins  joins of groups, as one query that groups by a window
 layers      what is asked of the groups of a window once it is over
 rates       selectivities, stated or estimated
@@ -13,6 +17,7 @@ lower       expressions for the source's node, the host and the sink
 """
 
 from nova.model.operators import Tree
+from nova.query.analysis import analyse
 from nova.query.dialect import SqlFault
 from nova.query.graph import build_graph
 from nova.query.keys import key_of, output_of
@@ -20,7 +25,7 @@ from nova.query.lower import MADE_OF, attribute_keys, copies, lower, refuse_unpl
 from nova.query.order import Ground, aliases_of, best_order, flows_along, shares_along, wrong_order
 from nova.query.rates import matching, passing
 from nova.query.stages import Stage, stages_of
-from nova.query.statement import Schema, Statement, analyse, short_sql
+from nova.query.statement import Schema, Statement, short_sql
 
 __all__ = [
     "MADE_OF",

@@ -17,7 +17,8 @@ from nova.query.dialect import NovaSql, aggregates_in, fault
 from nova.query.layers import layers_sql
 from nova.query.rates import window_s
 from nova.query.stages import Stage, apart_us
-from nova.query.statement import ROLES, Group, Interval, JoinKind, Statement, Tumbling
+from nova.query.statement import ROLES, Group, JoinKind, Statement
+from nova.query.windows import Interval, Tumbling
 
 SHORTEST_US = 1_000_000
 """Windows that an interval join is cut into are at least this long: shorter ones only make copies dearer."""

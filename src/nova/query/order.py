@@ -16,7 +16,8 @@ from sqlglot import exp
 from nova.model.operators import Estimate, Tree
 from nova.model.problem import Floats
 from nova.query import rates
-from nova.query.statement import Interval, Join, Key, Statement, Tumbling, aliases_in
+from nova.query.statement import Join, Key, Statement, aliases_in
+from nova.query.windows import Interval, Tumbling
 
 HANDLING_MS = 1.0
 """What a tuple costs beside its way: where nothing is known of distances, the order that moves fewest tuples wins."""

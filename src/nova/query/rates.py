@@ -9,7 +9,8 @@ from itertools import chain
 from sqlglot import exp
 
 from nova.model.operators import Estimate, join_name, origin_of
-from nova.query.statement import Interval, Join, Key, Statement, Tumbling, aliases_in
+from nova.query.statement import Join, Key, Statement, aliases_in
+from nova.query.windows import Interval, Tumbling
 
 KNOWN_EQUAL = 0.1
 """Share of tuples that an equality lets through where nobody knows how many values there are (System R's guess)."""

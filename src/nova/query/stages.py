@@ -10,7 +10,8 @@ from sqlglot import exp
 from nova.model.operators import Tree
 from nova.query.dialect import fault
 from nova.query.order import aliases_of, link, window_start
-from nova.query.statement import Group, Interval, Join, Key, Schema, Statement, Tumbling
+from nova.query.statement import Group, Join, Key, Schema, Statement
+from nova.query.windows import Interval, Tumbling
 
 
 @dataclass(frozen=True)
