@@ -22,6 +22,7 @@ from nova.placement.assign import Assignment, Start
 from nova.placement.check import check
 from nova.placement.merging import merge_trees
 from nova.placement.resolve import resolve
+from nova.placement.sinks import beside_results
 from nova.placement.stages import assign_stages
 
 Observer = Callable[[str, Any], None]
@@ -66,14 +67,25 @@ def _resolve(planning: Planning) -> SubJoins:
 
 
 def _assign(planning: Planning) -> Assignment:
-    planning.joins, planning.assignment = assign_stages(
-        planning.problem, planning.joins, planning.space, planning.options, planning.start
-    )
-    found = planning.assignment
+    found = _assigned(planning, beside_results(planning.problem, planning.joins))
     if found.why:
         raise Infeasible("\n".join(found.why))
     if len(found.unplaced) and not planning.options.allow_overload:
         raise Infeasible(_what_is_missing(planning.problem, planning.joins, found, planning.options))
+    return found
+
+
+def _assigned(planning: Planning, problem: Problem) -> Assignment:
+    """Hosts for all sub-joins. Where sinks have no room beside their results, joins go first: what that means for the
+    sinks is told with the plan."""
+    joins = planning.joins
+    planning.joins, planning.assignment = assign_stages(
+        problem, joins, planning.space, planning.options, planning.start
+    )
+    found = planning.assignment
+    if problem is not planning.problem and (found.why or len(found.unplaced)):
+        planning.joins = joins
+        return _assigned(planning, planning.problem)
     return found
 
 

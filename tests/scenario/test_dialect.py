@@ -52,11 +52,32 @@ def test_lines_are_right_in_any_dialect(tmp_path: Path) -> None:
         load(write_files(tmp_path, {"pressure.csv": text.encode("utf-16")}))
 
 
-@pytest.mark.parametrize("cells", [("1,500", "2,000"), ("1.234,5", "1,5")])
+@pytest.mark.parametrize("cells", [("1,500", "2,000"), ("1.234,5", "1,234.5")])
 def test_commas_that_may_be_two_things_are_refused_with_the_fix(cells: tuple[str, str], tmp_path: Path) -> None:
     text = "id;node;rate;region\n" + "".join(f"p{k};edge1;{cell};north\n" for k, cell in enumerate(cells))
     with pytest.raises(InvalidInput, match=r"write 1\.5, or 1500"):
         load(write_files(tmp_path, {"pressure.csv": text}))
+
+
+@pytest.mark.parametrize(
+    ("cells", "rates"),
+    [
+        (("1.234,5", "2.000"), [1234.5, 2000]),
+        (("1.234.567", "1,125 /s"), [1234567, 1.125]),
+        (("1,234.5", "2,000 Hz"), [1234.5, 2000]),
+        (("1,234,567", "12"), [1234567, 12]),
+        (("1.200", "800,5"), [1200, 800.5]),
+        (("1,200", "2.5"), [1200, 2.5]),
+        (("1 200", "12\u00a0000,5"), [1200, 12000.5]),
+        (("1'234'500", "1\u202f200.5 /s"), [1234500, 1200.5]),
+    ],
+)
+def test_thousands_are_read_where_a_cell_says_what_parts_them(
+    cells: tuple[str, str], rates: list[float], tmp_path: Path
+) -> None:
+    text = "id;node;rate;region\n" + "".join(f"p{k};edge1;{cell};north\n" for k, cell in enumerate(cells))
+    loaded = load(write_files(tmp_path, {"pressure.csv": text}))
+    assert loaded.problem.sources.rate[:2].tolist() == rates
 
 
 def test_one_cell_that_is_sure_decides_for_its_column(tmp_path: Path) -> None:

@@ -29,6 +29,9 @@ _COMMA = r"^\s*[-+]?[0-9]+,[0-9]+([eE][-+]?[0-9]+)?\s*[^0-9.,\s]*[^.,]*$"
 _NOT_THOUSANDS = r"^\s*[-+]?(?:[0-9]{4,}|0[0-9]*),|^\s*[-+]?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})(?:[^0-9]|$)"
 _POINT = r"^\s*[-+]?[0-9]*\.[0-9]*([eE][-+]?[0-9]+)?\s*([^0-9.,\s][^.,]*)?$"
 _LIKE_THOUSANDS = r"^\s*[-+]?[1-9][0-9]{0,2}\.[0-9]{3}\s*([^0-9.,\seE][^.,]*)?$"
+_UNIT = r"(?:[eE][-+]?[0-9]+)?\s*(?:[^0-9.,\s][^.,]*)?$"
+_SPACED = r"^\s*[-+]?[0-9]{1,3}(?:[ \x{a0}\x{202f}'\x{2019}][0-9]{3})+(?:[.,][0-9]*)?" + _UNIT
+_GAPS = r"([0-9])[ \x{a0}\x{202f}'\x{2019}]([0-9]{3})"
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,51 @@ def refuse_large(path: Path) -> None:
             while size <= most and (piece := file.read(1 << 22)):
                 size += len(piece)
     refuse_beyond(str(path), "the table", size * IN_MEMORY)
+
+
+def without_thousands(texts: pa.StringArray) -> pa.StringArray:
+    """A column of numbers without marks between thousands: 1 200 and 1'200 are 1200; where a cell has points and commas
+    (1.200,5), one of them twice (1,200,000), or one that can only part decimals (0,5), it says for all of its column
+    which of them parts thousands. The same array where none does, or where cells contradict each other."""
+    spaced = pc.match_substring_regex(texts, _SPACED).fill_null(False)
+    if pc.any(spaced).as_py():
+        closed = texts
+        for _ in range(2):  # groups that touch each other
+            closed = pc.replace_substring_regex(closed, _GAPS, r"\1\2")
+        texts = pc.if_else(spaced, closed, texts)
+    said = [mark for mark in ".," if pc.any(_parts_thousands(texts, mark)).as_py()]
+    if len(said) != 1 or not pc.any(pc.match_substring(texts, said[0])).as_py():
+        return texts
+    (mark,) = said
+    other = "," if mark == "." else "."
+    grouped = pc.match_substring_regex(texts, _grouped(mark, sure=False))
+    marked = pc.match_substring(texts, mark)
+    if not pc.all(pc.or_(grouped, pc.invert(marked)).fill_null(True)).as_py():
+        return texts
+    plain = pc.replace_substring(pc.replace_substring(texts, mark, ""), other, ".")
+    numbers = pc.match_substring_regex(texts, r"^\s*[-+]?[0-9][0-9.,]*" + _UNIT)
+    return pc.if_else(numbers, plain, texts)
+
+
+def _parts_thousands(texts: pa.StringArray, mark: str) -> pa.BooleanArray:
+    """Cells that say that a mark parts thousands, or that the other one parts decimals."""
+    grouped = pc.match_substring_regex(texts, _grouped(mark, sure=True))
+    if mark == ".":
+        decimal = pc.and_(pc.match_substring_regex(texts, _COMMA), pc.match_substring_regex(texts, _NOT_THOUSANDS))
+    else:
+        like_thousands = pc.match_substring_regex(texts, _LIKE_THOUSANDS)
+        pointed = pc.and_(pc.match_substring_regex(texts, _POINT), pc.match_substring(texts, "."))
+        decimal = pc.and_not(pointed, like_thousands)
+    return pc.or_(grouped, decimal).fill_null(False)
+
+
+def _grouped(mark: str, sure: bool) -> str:
+    """Numbers whose thousands are parted by a mark; `sure`: no other way to read them."""
+    part, other = re.escape(mark), re.escape("," if mark == "." else ".")
+    groups = rf"^\s*[-+]?[0-9]{{1,3}}(?:{part}[0-9]{{3}})"
+    if sure:
+        return rf"(?:{groups}+{other}[0-9]*|{groups}{{2,}}){_UNIT}"
+    return rf"{groups}+(?:{other}[0-9]*)?{_UNIT}"
 
 
 def decimal_commas(texts: pa.StringArray) -> pa.StringArray:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from nova.model.ids import CONTROL, REFUSED
 from nova.model.problem import Bools, Floats, Ints
 from nova.model.units import Quantity
-from nova.scenario.dialect import POINT_HINT, comma_hint, decimal_commas, unsure_points
+from nova.scenario.dialect import POINT_HINT, comma_hint, decimal_commas, unsure_points, without_thousands
 from nova.scenario.faults import SHOWN, Faults, listed, suggestion
 
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
@@ -125,8 +125,9 @@ class Table:
         else:
             texts = self.text(name)
             blank = _nulls(texts)
-            values = np.array(quantity.column(decimal_commas(texts)))
-            if self.semicolons:
+            grouped = without_thousands(texts)
+            values = np.array(quantity.column(decimal_commas(grouped)))
+            if self.semicolons and grouped is texts:
                 self.note(np.asarray(unsure_points(texts)), name, POINT_HINT, texts)
         if empty is None:
             self.note(blank, name, "a number is missing")
