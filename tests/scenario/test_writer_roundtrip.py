@@ -137,7 +137,7 @@ def saved(document: dict[str, Any], folder: Path, way: str) -> Scenario:
 
     content = with_tables(document, save)
     if way == "matrix":
-        content["latency"] = as_matrix(document)
+        content |= {"latency": as_matrix(document), "latency_unit": "ms"}  # a matrix below 1 must say so
     if way == "json":
         path = folder / "scenario.json"
         path.write_text(json.dumps(content))

@@ -51,8 +51,8 @@ PAGE = """<!doctype html>
 <div id="map"><svg role="img" aria-label="the cost space: nodes, joins and flows"></svg><div id="buttons">
 <button id="in" title="closer">+</button><button id="out" title="farther">−</button>
 <button id="fit" title="sources, hosts and sinks">fit</button><button id="all">all nodes</button></div></div>
-<aside><dl id="figures"></dl><h2>Load of hosts, tuples/s of capacity</h2><div id="bars"></div>
-<h2>Sinks: results and other input, tuples/s of capacity</h2><div id="sinks"></div></aside>
+<aside><dl id="figures"></dl><h2>Sinks: results and other input, tuples/s of capacity</h2><div id="sinks"></div>
+<h2>Load of hosts, tuples/s of capacity</h2><div id="bars"></div></aside>
 </div>
 <section id="places"><h2>Where the joins run</h2>
 <div id="tools"><input id="search" type="search" placeholder="query, source or host" aria-label="search">

@@ -65,13 +65,14 @@ function draw() {
   const frame = svg.getBoundingClientRect(), buttons = $('buttons').getBoundingClientRect();
   boxes.push([buttons.left - frame.left, buttons.top - frame.top, buttons.right - frame.left, buttons.bottom - frame.top]);
   const strongest = Math.max(...data.flows.map(f => f[4]), 1e-300);
+  const crowd = Math.min(1, Math.sqrt(60 / Math.max(data.flows.length, 1)));  // many lines: thin and pale ones
   for (const flow of data.flows) {
     const [a, b, c, d] = [s.x(flow[0]), s.y(flow[1]), s.x(flow[2]), s.y(flow[3])];
     const strength = Math.sqrt(flow[4] / strongest), out = flow[5] === 1, colour = out ? data.colours.out : data.colours.in;
     const far = picked !== null && picked !== flow[6] && picked !== flow[7];
     const line = make('g', {class: far ? 'flow dim' : 'flow', stroke: colour, fill: colour}, svg);
-    make('line', {x1: a, y1: b, x2: c, y2: d, 'stroke-width': 0.8 + 3 * strength,
-                  'stroke-opacity': few ? .85 : .25 + .5 * strength}, line);
+    make('line', {x1: a, y1: b, x2: c, y2: d, 'stroke-width': 0.8 + 3 * strength * crowd,
+                  'stroke-opacity': few ? .85 : (.25 + .5 * strength) * (.3 + .7 * crowd)}, line);
     const length = Math.hypot(c - a, d - b);
     if (length > 34) {
       const [ux, uy] = [(c - a) / length, (d - b) / length], [x, y] = [c - 13 * ux, d - 13 * uy], w = 3.2 + 2 * strength;
