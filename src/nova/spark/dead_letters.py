@@ -7,14 +7,10 @@ offset), `record` (its text). A bad tuple is put there and counted; it never sto
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -64,36 +60,16 @@ class LetterBox:
 
     folder: Path
     query: str
+    placed: Callable[[Sequence[Letter]], Sequence[Letter]] = list
+    """Finds the letters' lines in their files, where what made them could not tell."""
 
     def put(self, batch: int, letters: Sequence[Letter]) -> None:
         """Keep the letters of a batch."""
         if not letters:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        placed = located(letters)
+        placed = self.placed(letters)
         columns = {name: [getattr(letter, name) for letter in placed] for name in Letter._fields}
         table = pa.table({**columns, "query": [self.query] * len(placed)}, schema=SCHEMA)
         with appearing(self.folder / f"{name_of(self.query)}-{batch:08d}.parquet", safe=True) as draft:
             pq.write_table(table, draft)
-
-
-def located(letters: Iterable[Letter]) -> list[Letter]:
-    """The letters with the lines of text files, which Spark does not tell: found by their text, in order. Only files
-    with dead letters are looked through."""
-    kept = list(letters)
-    wanted: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for at, letter in enumerate(kept):
-        if letter.line is None and letter.record and letter.file and letter.file.startswith("file:"):
-            wanted[letter.file][letter.record].append(at)
-    for uri, records in wanted.items():
-        file = Path(unquote(urlsplit(uri).path))
-        try:
-            with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
-                for number, line in enumerate(lines, 1):
-                    places = records.get(line.decode(errors="replace").rstrip("\r\n")[:RECORD_CHARS])
-                    if places:
-                        at = places.pop(0)
-                        kept[at] = kept[at]._replace(line=number)
-        except (OSError, EOFError, zlib.error):  # gone, moved or cut since: its name has to do
-            continue
-    return kept

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,6 +9,7 @@ pytest.importorskip("pyspark")
 
 from nova.spark.job.health import warnings
 from nova.spark.job.meter import Meter
+from nova.spark.job.run import BatchRunning
 from nova.spark.job.tally import Tally
 from nova.spark.sources.clock import Clock
 
@@ -37,8 +39,21 @@ def test_a_stream_that_brings_nothing_is_told() -> None:
     assert kinds(one, NOW + 22) == {"silent right"}
     assert kinds(one, NOW + 60) == {"silent left", "silent right"}
     assert "no tuple of stream pressure has come for 39 s" in warnings(one, STREAMS, NOW + 60)["climate: silent left"]
+    one.dead["not_parsed"] = 1200
+    assert "yet (1,200 that cannot be used have come" in warnings(one, STREAMS, NOW + 60)["climate: silent right"]
     one.ended = True
     assert kinds(one, NOW + 60) == set()
+
+
+def test_a_long_first_batch_is_no_silence() -> None:
+    job = SimpleNamespace(at_work_s=NOW + 1)
+    running = BatchRunning(meter(), query=None, schedule=None, job=job)  # type: ignore[arg-type]
+    assert warnings(running.meter, STREAMS, running.known_until_s()) == {}
+    job.at_work_s = None  # it is done, and nothing has come: NOW lies years back
+    assert set(warnings(running.meter, STREAMS, running.known_until_s())) == {
+        "climate: silent left",
+        "climate: silent right",
+    }
 
 
 def test_rates_far_from_the_plan_are_told_in_event_time() -> None:

@@ -94,8 +94,11 @@ def test_no_tuple_stops_a_run(spark: Any, tmp_path: Path) -> None:
     )
     again = run(spark, loaded, plan, tmp_path / "run")
     assert again["dead_letters"]["unknown_source"] == 1
+    assert again["tuples"] == len(left) + len(right) - len(left[:30]) - len(right[:30])  # those that can be used
     assert sum(again["dead_letters"].values()) == 8  # an empty list of tuples is none
     assert len(dead(tmp_path / "run")) == 4 + 8
+    lines = {letter["record"]: letter["line"] for letter in dead(tmp_path / "run") if letter["record"]}
+    assert (lines[f"p7,{when},1,Pa"], lines[f",{when},1,Pa"], lines["p1"]) == (6, 5, 3)  # as they stand in the file
     assert found(tmp_path / "run" / "results") == plain(left, right)
 
 
@@ -162,7 +165,8 @@ def test_files_of_any_kind_with_iso_and_epoch_times(spark: Any, tmp_path: Path) 
     letter = dead(tmp_path / "run")[0]
     assert (letter["reason"], letter["stream"], letter["query"]) == ("unknown_source", "pressure", "climate")
     assert letter["file"].endswith("/p/1.csv")
-    assert "p9" in letter["record"]
+    assert letter["line"] == len(left) + 2
+    assert letter["record"] == (tmp_path / "s" / "p" / "1.csv").read_text().splitlines()[-1]
     assert list(results.columns) == [
         "query",
         "window_start",

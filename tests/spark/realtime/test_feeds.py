@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from nova.spark.realtime.log import Log
 from nova.spark.sources.clock import Clock
 from nova.spark.sources.generator import Pattern, Source, generate
 from nova.spark.sources.mqtt import Broker
+from nova.spark.sources.tuples import FILE, LINE, REASON, RECORD
 
 SOURCES = [Source("a", 30.0), Source("b", 7.0)]
 PATTERN = Pattern(seed=3, keys=9, disorder_ms=300, length_ms=4000)
@@ -77,6 +79,30 @@ def test_played_tuples_of_strangers_are_dead_letters(tmp_path: Path) -> None:
     assert {text["source"] for text in texts} == {"b"}
     assert sorted(text["value"] for text in texts) == sorted(row[2] for row in strange)
     assert 0 < len(strange) < log.rows
+    assert feed.dead == {"unknown_source": len(strange)}
+
+
+def test_played_tuples_keep_the_places_that_they_came_from(tmp_path: Path) -> None:
+    class Two:
+        begin_us = 0
+
+        def after(self, rows: int) -> Any:
+            hidden = {
+                REASON: pa.nulls(2, pa.string()),
+                FILE: [None, "file:/a.csv"],
+                LINE: [None, 7],
+                RECORD: [None, "z"],
+            }
+            times = pa.array([1, 2], pa.timestamp("us", "UTC"))
+            yield pa.table({"source": ["a", "z"], "time": times, "value": [1.0, 2.0], **hidden}), np.array([1, 2]), 3
+
+    log, letters = Log(tmp_path / "log", "lld"), LetterBox(tmp_path / "dead-letters", "p (played)")
+    tap = Tap(log, pa.schema([("value", pa.float64())]), Known(pa.array(["a"]), np.array([4], np.int32)))
+    feed = Paced(Two(), [tap], Clock(1e6, str(tmp_path / "clock")), letters=letters, stream="p")
+    feed._run()
+    assert feed.failure is None
+    (kept,) = (row for file in (tmp_path / "dead-letters").iterdir() for row in pq.read_table(file).to_pylist())
+    assert (kept["file"], kept["line"], kept["record"]) == ("file:/a.csv", 7, "z")
 
 
 def test_messages_are_kept_once_and_strange_ones_are_nobodys(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from nova.model.problem import Problem
 from nova.model.reading import read_json, read_text, recall
 from nova.routing.flow import Flow
 from nova.spark.dead_letters import LetterBox
+from nova.spark.sources.lines import Lines, located
 
 
 class RunFolder:
@@ -41,6 +42,8 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
+        self.written: dict[str, Lines] = {}
+        """How the text files of streams are written, told as they are opened."""
         self._held: TextIO | None = None
 
     @property
@@ -83,7 +86,7 @@ class RunFolder:
 
     def letters(self, query: str) -> LetterBox:
         """The dead letters of a query."""
-        return LetterBox(self.path / "dead-letters", query)
+        return LetterBox(self.path / "dead-letters", query, lambda letters: located(letters, self.written))
 
     def bury(self, stream: str, counts: Mapping[str, int]) -> None:
         """Note how many tuples of a recorded stream were put with the dead letters before it is played, by reason."""

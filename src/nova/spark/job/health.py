@@ -24,16 +24,18 @@ LAG_S = 5.0
 """Results that are further behind and still falling back: the input outruns Spark."""
 
 
-def warnings(meter: Meter, streams: Mapping[str, tuple[str, float]], now_s: float) -> dict[str, str]:
+def warnings(meter: Meter, streams: Mapping[str, tuple[str, float]], until_s: float) -> dict[str, str]:
     """What is wrong with a query's input, by a name that stays while it lasts. `streams`: by side, the stream's name
-    and its planned tuples/s."""
+    and its planned tuples/s; `until_s`: up to when (s since 1970) it is known what has come."""
     told = {}
+    dead = meter.dead.total()
+    bad = f" ({dead:,} that cannot be used have come, see dead-letters)" if dead else ""
     for side, (stream, planned) in streams.items():
         last = meter.heard.get(side)
-        silent = now_s - (last or meter.started_s)
+        silent = until_s - (last or meter.started_s)
         if silent >= SILENT_S and not meter.ended:
             never = "yet" if last is None else f"for {silent:.0f} s"
-            told[f"silent {side}"] = f"no tuple of stream {stream} has come {never}: is its `input` right?"
+            told[f"silent {side}"] = f"no tuple of stream {stream} has come {never}{bad}: is its `input` right?"
             continue
         if meter.event_s < ENOUGH_S or planned <= 0:
             continue

@@ -81,6 +81,8 @@ class Job:
     """By side: what puts by tuples that may join nothing, for an outer join."""
     till: Till = field(init=False)
     gate: Gate = field(init=False)
+    at_work_s: float | None = None
+    """When the batch that is at work began (s since 1970); None where none is."""
     _repeated: int | None = None
     """The batch that an earlier run has begun but not finished."""
 
@@ -164,7 +166,7 @@ class Job:
     def step(self, frame: DataFrame, batch: int) -> None:
         """One batch: take up new plans, join, write, remember how far the windows have come."""
         with self.gate.batch(batch):
-            began = time.time()
+            self.at_work_s = began = time.time()
             self.take_up(batch)
             self.sink.write(frame, batch)
             done = time.time()
@@ -172,6 +174,7 @@ class Job:
             tally.began_s = began
             self.remember(tally)
             self.after(batch, tally, done)
+            self.at_work_s = None
 
     def take_up(self, batch: int) -> None:
         """Switch to new plans from the first window that no earlier batch has routed a tuple for.

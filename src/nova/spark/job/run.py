@@ -109,6 +109,10 @@ class Running:
     def look_after(self) -> None:
         """What is to be done now and then while it runs."""
 
+    def known_until_s(self) -> float:
+        """The moment (s since 1970) up to which it is known what has come: what a batch at work reads is not, yet."""
+        return time.time()
+
     def ended(self) -> bool:
         """Whether all input that there will ever be has been worked off."""
         raise NotImplementedError
@@ -126,6 +130,9 @@ class BatchRunning(Running):
     """One query that runs batch by batch."""
 
     job: Job = field(kw_only=True)
+
+    def known_until_s(self) -> float:
+        return self.job.at_work_s or time.time()
 
     def ended(self) -> bool:
         """Whether all input that there will ever be has been worked off."""
@@ -332,7 +339,6 @@ class Run:
 
     def warnings(self) -> dict[str, str]:
         """What is wrong with the input just now, by a name that stays while it lasts."""
-        now: float = time.time()
         told: dict[str, str] = {}
         queries = {query.id: query for query in self.problem.queries}
         for one in self.running:
@@ -342,7 +348,7 @@ class Run:
                 for side, row in (("left", query.left), ("right", query.right))
             }
             one.meter.ended = one.meter.ended or (self.settings.until_end and one.ended())
-            told |= health.warnings(one.meter, streams, now)
+            told |= health.warnings(one.meter, streams, one.known_until_s())
         return told
 
     def wait(self, observe: Callable[[Run], None] | None = None) -> None:

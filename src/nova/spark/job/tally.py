@@ -52,7 +52,7 @@ class Tally:
     """Counts of one batch, or of many."""
 
     tuples: Counter[str] = field(default_factory=Counter)
-    """Tuples that came in, by side."""
+    """Tuples that came in and can be used, by side."""
     dead: Counter[str] = field(default_factory=Counter)
     """Tuples that cannot be used and are left out, by reason."""
     letters: list[Letter] = field(default_factory=list)

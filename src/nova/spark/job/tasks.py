@@ -86,13 +86,13 @@ class Router:
                 end = (come_us // self.flow.bucket_us + 1) * self.flow.bucket_us
                 tally.add(Tally(left_end=end) if self.side == "left" else Tally(right_end=end))
                 yield beat(self.side, end)
-            tally.tuples[self.side] += batch.num_rows
             known = pc.index_in(batch.column("source"), value_set=ids)
             reason = dead_reason(batch, known)
             if reason.null_count < batch.num_rows:
                 bad = pc.is_valid(reason)
                 tally.add(dead_letters(batch.filter(bad), reason.filter(bad), self.stream, KEPT - len(tally.letters)))
                 batch, known = batch.filter(pc.invert(bad)), known.filter(pc.invert(bad))
+            tally.tuples[self.side] += batch.num_rows
             if self.lone is not None:
                 batch = self.lone.put_by(batch)
             source = all_rows[known.to_numpy(zero_copy_only=False)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -46,7 +46,7 @@ from nova.spark.sources import generator
 from nova.spark.sources.clock import Clock
 from nova.spark.sources.mqtt import REMEMBERED, Broker, Subscriber
 from nova.spark.sources.replay import MOMENT, Archive
-from nova.spark.sources.tuples import EARLIEST_MS, LATEST_MS
+from nova.spark.sources.tuples import EARLIEST_MS, HIDDEN, LATEST_MS
 
 UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
 """What Arrow says of a value that a type cannot hold."""
@@ -117,6 +117,11 @@ class Feed(Protocol):
         """What made it fail."""
         ...
 
+    @property
+    def dead(self) -> Counter[str]:
+        """Tuples that it has put with the dead letters, by reason."""
+        ...
+
 
 class Blocks(Protocol):
     """Tuples in the order of their arrival, block by block, always the same."""
@@ -142,6 +147,7 @@ class Paced(Background):
     letters: LetterBox | None = None
     """Where tuples of sources go that nobody knows; None for those that are made up."""
     stream: str = ""
+    dead: Counter[str] = field(default_factory=Counter)
 
     def work(self) -> None:
         have = [tap.log.rows for tap in self.taps]
@@ -172,9 +178,14 @@ class Paced(Background):
 
     def _bury(self, tuples: pa.Table, source: pa.Array, at: int, letters: LetterBox) -> None:
         """Put tuples of strangers with the dead letters. `at`: how many tuples came before these."""
-        strange = tuples.filter(pc.equal(source, -1)).slice(0, KEPT).to_pylist()
-        texts = [json.dumps(one, default=str)[:RECORD_CHARS] for one in strange]
-        letters.put(at, [Letter(UNKNOWN_SOURCE, self.stream, None, None, text) for text in texts])
+        strange = tuples.filter(pc.equal(source, -1))
+        self.dead[UNKNOWN_SOURCE] += len(strange)
+        dead = []
+        for one in strange.slice(0, KEPT).to_pylist():
+            _, file, line, record = (one.pop(name, None) for name in HIDDEN)
+            text = record or json.dumps(one, default=str, ensure_ascii=False)[:RECORD_CHARS]
+            dead.append(Letter(UNKNOWN_SOURCE, self.stream, file, line, text))
+        letters.put(at, dead)
 
 
 @dataclass
@@ -269,6 +280,7 @@ class Messages:
     """Where messages go that cannot be used; they are of no source."""
     stream: str
     failure: BaseException | None = None
+    dead: Counter[str] = field(default_factory=Counter)
     _last_s: float = field(default_factory=time.monotonic)
     """When the last message came."""
     _ids: list[OrderedDict[str, None]] = field(default_factory=list)
@@ -320,6 +332,7 @@ class Messages:
                 self.read([payload for _, _, payload in fresh]),
                 tap.known,
                 letters,
+                self.dead,
                 self.stream,
                 lambda at, fresh=fresh: (fresh[at][1], None, fresh[at][2]),  # type: ignore[misc]
             )
@@ -334,11 +347,12 @@ def put_aside(
     tuples: pa.Table,
     known: Known,
     letters: LetterBox | None,
+    counts: Counter[str],
     stream: str,
     place: Callable[[int], tuple[str, int | None, str]],
 ) -> tuple[pa.Table, pa.Array]:
     """Tuples of now as the log takes them, and the rows of their sources: −1 for those that cannot be used, which go
-    to the dead letters with their places: file, line, text of a row."""
+    to the dead letters with their places (file, line, text of a row) and are counted by reason in `counts`."""
     source = known.of(tuples["source"])
     if usable(tuples, source):
         return tuples, source
@@ -349,6 +363,7 @@ def put_aside(
             for why, (file, line, text) in zip(reason.to_pylist(), map(place, range(len(tuples))), strict=True)
             if why is not None
         ]
+        counts.update(letter.reason for letter in dead)
         letters.put(time.time_ns(), dead)
     source = pc.if_else(pc.is_null(reason), source, -1)
     times = tuples["time"].cast(pa.int64()).fill_null(0).cast(MOMENT)

@@ -26,7 +26,6 @@ from nova.model.problem import Problem
 from nova.routing.flow import Flow
 from nova.routing.routes import SideName
 from nova.routing.xxh64 import hash_strings
-from nova.spark.dead_letters import UNKNOWN_SOURCE
 from nova.spark.job.gate import check
 from nova.spark.job.job import ANCIENT, NewPlan, routes_of
 from nova.spark.job.meter import STAGES
@@ -315,9 +314,10 @@ class RealtimeJob:
             earlier = before.get(name, [0, 0])
             return Counter({side: told[name][i] - earlier[i] for i, side in enumerate(("left", "right"))})
 
+        usable = by_side("tuples")
+        usable.subtract(by_side("strangers"))
         tally = Tally(
-            tuples=by_side("tuples"),
-            dead=Counter({UNKNOWN_SOURCE: by_side("strangers").total()}),
+            tuples=usable,
             copies=more("copies"),
             results=more("results"),
             first_time=told["first_time"],

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -110,6 +111,7 @@ class Records(Background):
     the logs got since."""
     next: list[dict[int, int]] = field(default_factory=list)
     """The offset behind the last record of each partition in each log."""
+    dead: Counter[str] = field(default_factory=Counter)
     _ends: set[int] = field(default_factory=set)
     """Partitions that were read to their end."""
     _quiet: bool = False
@@ -214,7 +216,9 @@ class Records(Background):
             if not fresh:
                 continue
             letters = self.letters if tap is self.taps[0] else None
-            tuples, source = put_aside(self.read(fresh), tap.known, letters, self.stream, partial(place, fresh))
+            tuples, source = put_aside(
+                self.read(fresh), tap.known, letters, self.dead, self.stream, partial(place, fresh)
+            )
             partitions = pa.array([one.partition for one in fresh], pa.int64())
             tap.take(tuples, source, partitions, pa.array([one.offset for one in fresh], pa.int64()))
             for one in fresh:

@@ -74,6 +74,10 @@ class RealtimeRunning(Running):
     publisher: Publisher = field(kw_only=True)
     feeds: Mapping[str, Feed] = field(kw_only=True)
     """Those of all streams of the run."""
+    streams: set[str] = field(kw_only=True)
+    """The streams that it joins."""
+    buried: Counter[str] = field(kw_only=True)
+    """Dead letters of recordings, from before they were played."""
     _read_s: float = 0.0
     _timed: bool = False
 
@@ -102,6 +106,8 @@ class RealtimeRunning(Running):
             for name, counts in (reading.took_us | self.publisher.took_us()).items()
         }
         self.meter.batch(max(reading.buckets, default=0), reading.tally, self._read_s, took)
+        read = (feed.dead for name, feed in self.feeds.items() if name in self.streams)
+        self.meter.dead = sum(read, self.buried)
         self.meter.set_open(reading.buckets)
         self.meter.state["tuples"] = reading.state_tuples
 
@@ -176,7 +182,8 @@ class RealtimeRun(Run):
         left, right = (streams[name] for name in names)
         s = self.settings
         clock = left.clock if left.clock == right.clock else None
-        meter = Meter(query.id, clock, self.began, dead=self.folder.buried(*names))
+        buried = self.folder.buried(*names)
+        meter = Meter(query.id, clock, self.began, dead=buried.copy())
 
         known = [self._known(row, NOBODY) for row in (query.left, query.right)]
 
@@ -220,7 +227,16 @@ class RealtimeRun(Run):
             job.published_elsewhere()
         publisher = Publisher(job.staged, job.committed, results, target, meter.clock)
         publisher.start()
-        return RealtimeRunning(meter, started, job.schedule, job=job, publisher=publisher, feeds=feeds)
+        return RealtimeRunning(
+            meter,
+            started,
+            job.schedule,
+            job=job,
+            publisher=publisher,
+            feeds=feeds,
+            streams=set(names),
+            buried=buried,
+        )
 
     def _target(self, flow: Flow) -> Target:
         """Where the results of a query go."""

@@ -22,6 +22,7 @@ from nova.routing.flow import Flow, cells_for
 from nova.scenario.model import Columns, StreamInput
 from nova.spark.dead_letters import KEPT, Letter
 from nova.spark.sources.clock import Clock
+from nova.spark.sources.lines import Lines
 from nova.spark.sources.tuples import (
     CORRUPT,
     FILE,
@@ -155,7 +156,10 @@ def open_inputs(
 def _files(spark: SparkSession, name: str, feed: Feed, folder: RunFolder) -> tuple[Files, str]:
     """The files of a stream, and their schema as it was when the run began."""
     files = Files(feed.input, feed.folder, feed.place)
-    return files, folder.schema(name, lambda: files.schema(spark).json())
+    schema = folder.schema(name, lambda: files.schema(spark).json())
+    if feed.input.format != "parquet":
+        folder.written[name] = Lines.of(feed.input, noted(schema, feed.place).names)
+    return files, schema
 
 
 def recorded(spark: SparkSession, name: str, feed: Feed, folder: RunFolder) -> tuple[DataFrame, replay.Archive]:
@@ -168,7 +172,7 @@ def recorded(spark: SparkSession, name: str, feed: Feed, folder: RunFolder) -> t
     kept = folder.path / "replay" / name_of(name)
     if not replay.prepared(kept):
         _bury(tuples, folder, name)
-    good = tuples.where(column_of(REASON).isNull()).drop(*HIDDEN)
+    good = tuples.where(column_of(REASON).isNull())
     return good, replay.prepare(good, kept)
 
 
@@ -339,14 +343,7 @@ class Files:
         return self._placed(reader.load(self.path))
 
     def _reader(self, reader: Any, schema: str) -> Any:
-        from pyspark.errors import PySparkException
-        from pyspark.sql.types import StructType
-
-        try:
-            fields = StructType.fromJson(json.loads(schema))
-        except (ValueError, KeyError, TypeError, AttributeError, PySparkException) as error:
-            message = f"the columns that the run noted under schemas/ are not what it wrote: {error}"
-            raise InvalidInput([Fault(self.place, message, value=short(schema))]) from None
+        fields = noted(schema, self.place)
         options = self.options
         options.pop("schema", None)
         if self.given.format != "parquet" and options["columnNameOfCorruptRecord"] == CORRUPT:
@@ -358,6 +355,18 @@ class Files:
 
         line = sql.expr("_metadata.row_index + 1") if self.given.format == "parquet" else sql.lit(None).cast("long")
         return frame.withColumns({FILE: sql.expr("_metadata.file_path"), LINE: line})
+
+
+def noted(schema: str, place: str) -> StructType:
+    """The columns of files as a run has noted them."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        return StructType.fromJson(json.loads(schema))
+    except (ValueError, KeyError, TypeError, AttributeError, PySparkException) as error:
+        message = f"the columns that the run noted under schemas/ are not what it wrote: {error}"
+        raise InvalidInput([Fault(place, message, value=short(schema))]) from None
 
 
 @dataclass(frozen=True)

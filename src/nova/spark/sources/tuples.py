@@ -24,7 +24,8 @@ HIDDEN = (REASON, FILE, LINE, RECORD)
 BEAT = "beat"
 """In place of a reason: the row is no tuple, but says how far its stream has come (`nova.spark.job.sinks.HandOver`)."""
 FEW_SOURCES = 2000
-"""Up to so many ids, Spark itself tells tuples of unknown sources, so that they keep their place and text."""
+"""Up to so many ids, Spark itself tells tuples of unknown sources, so that they keep their place and text; beyond, all
+tuples keep their place."""
 EARLIEST_MS, LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
 """Times (ms since 1970) from the year 1 to the year 9999."""
 
@@ -135,12 +136,13 @@ def _audit(
     told = reason.isNotNull()
     if ids is not None and len(ids) <= FEW_SOURCES:
         told = told | ~source.isin(list(ids))
+    placed = told if ids is None or len(ids) <= FEW_SOURCES else sql.lit(True)
     texts = [column_of(name) for name in (CORRUPT, RECORD) if name in frame.columns]
     text = sql.coalesce(*texts, sql.to_json(sql.struct(*map(column_of, visible))))
     return [
         reason.alias(REASON),
-        sql.when(told, column_of(FILE)).alias(FILE),
-        sql.when(told, column_of(LINE).cast("long")).alias(LINE),
+        sql.when(placed, column_of(FILE)).alias(FILE),
+        sql.when(placed, column_of(LINE).cast("long")).alias(LINE),
         sql.when(told, sql.left(text, sql.lit(RECORD_CHARS))).alias(RECORD),
     ]
 
