@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -252,14 +253,14 @@ def _run_site(
     from nova.spark.sites import share as shares
     from nova.spark.sites.deploy import shares as cut
     from nova.spark.sites.exchange import open_exchange
-    from nova.spark.sites.site import Site
+    from nova.spark.sites.site import Site, claimed
 
     mine: shares.Share | None = None
     if scenario.is_dir():
         mine = shares.read(scenario)
         if mine.site != node:
             raise InvalidInput([Fault(str(scenario), f"is the share of {mine.site}", field="--site", value=node)])
-        config = dict(mine.settled.spark)
+        config, digest, exchange = dict(mine.settled.spark), mine.digest, exchange or mine.settled.exchange
     else:
         if plan is None or exchange is None:
             raise InvalidInput(
@@ -273,20 +274,22 @@ def _run_site(
             )
         loaded, chosen = _open(scenario, plan, settings.folder, "nova")
         row = shares.node_row(loaded.problem, node, str(scenario))
-        config = dict(shares.SMALL_SPARK)
-    with progress("starting Spark"):
-        address = master or config.pop("spark.master", None)
-        config |= dict(spark_settings)
-        spark = session(address, name=f"nova site {node}", ui=ui, log=log, config=config)
-    warn(notices(spark))
-    with to_the_end(spark):
+        config, digest = dict(shares.SMALL_SPARK), loaded.problem.digest
+    with ExitStack() as stack:
+        way = open_exchange(exchange, settings.folder)
+        presence = stack.enter_context(claimed(node, digest, settings.folder, way))
+        with progress("starting Spark"):
+            address = master or config.pop("spark.master", None)
+            config |= dict(spark_settings)
+            spark = session(address, name=f"nova site {node}", ui=ui, log=log, config=config)
+        warn(notices(spark))
+        stack.enter_context(to_the_end(spark))
         if mine is None:
-            assert exchange is not None
             found = list(cut(spark, loaded, chosen, shares.Settled(exchange, settings.lateness_ms), row))
             if not found:
                 raise InvalidInput([Fault(str(plan), "gives this node nothing to do", field="--site", value=node)])
             mine = found[0]
-        running = Site(spark, mine, settings, open_exchange(exchange or mine.settled.exchange, settings.folder))
+        running = Site(spark, mine, settings, way, presence)
         _stop_on_signals(running.stop)
         told = _Told()
         with exporter(metrics) as export:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,6 +60,41 @@ def test_one_process_per_site_and_who_was_given_up_stays_out(
             wait_until(lambda: again.beat() is not None, 20)
         with pytest.raises(NovaError, match="deploy the plan anew"):
             site("fog/2", "fog").start()
+        for exchange in opened:
+            exchange.close()
+
+
+@pytest.mark.parametrize("way", ["folders", "mqtt", "kafka"])
+def test_of_two_that_start_at_the_same_moment_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Neither has seen the other's claim when it puts up its own."""
+    monkeypatch.setattr(presence, "BEAT_S", 0.0)
+    with a_way(way, tmp_path) as at:
+        opened = [open_exchange(at, tmp_path / name) for name in ("a", "b")]
+        two = [Presence(one.board(), "fog", tmp_path / name) for one, name in zip(opened, ("a", "b"), strict=True)]
+        monkeypatch.setattr(Presence, "_claim", lambda *_: None)
+        for one in two:
+            one.start()
+        monkeypatch.undo()
+        monkeypatch.setattr(presence, "BEAT_S", 0.0)
+        told: dict[int, str] = {}
+
+        def look(told: dict[int, str] = told) -> bool:
+            for number, one in enumerate(two):
+                try:
+                    if number not in told:
+                        one.beat()
+                except NovaError as error:
+                    told[number] = str(error)
+            return bool(told)
+
+        wait_until(look, 20)
+        for _ in range(20):
+            look()
+            time.sleep(0.02)
+        assert len(told) == 1
+        assert "another process took over site 'fog'" in next(iter(told.values()))
         for exchange in opened:
             exchange.close()
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streams
+from builders import invoke
 from nova.files import name_of
 from nova.model.errors import InvalidInput
 from nova.model.operators import Pipeline
@@ -19,7 +20,9 @@ from nova.model.skew import KeyAxis
 from nova.routing import compile_routes, key_position
 from nova.routing.flow import Flow
 from nova.scenario.model import StreamInput
+from nova.spark import session
 from nova.spark.sites import share as shares
+from nova.spark.sites.presence import FolderBoard, Presence
 from nova.spark.sites.share import SIDES, Settled, Share
 from nova.spark.sources.inputs import Feed
 from tilings import random_replicas
@@ -120,3 +123,18 @@ def test_folders_that_are_no_site_are_told(tmp_path: Path) -> None:
 
 def test_names_of_sites_are_names_of_files_and_topics() -> None:
     assert name_of("rack 7/é+#.x") == "rack%207%2F%C3%A9%2B%23%2Ex"
+
+
+def test_a_site_is_refused_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark may take minutes to start on a small machine: whose name is taken is told at once."""
+    made = next(iter(cut(*scattered(1)).values()))
+    replace(made, settled=Settled(str(tmp_path / "exchange"))).write(tmp_path / "site")
+    Presence(FolderBoard(tmp_path / "exchange" / "board"), made.site, tmp_path / "first").start()
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(session, "session", never)
+    told = invoke("run", tmp_path / "site", "--site", made.site, "-o", tmp_path / "second")
+    assert told.exit_code == 1
+    assert "belongs to another run folder" in told.stderr

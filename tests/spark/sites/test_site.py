@@ -18,29 +18,28 @@ from nova.spark.job.run import Settings
 from nova.spark.sites.deploy import shares
 from nova.spark.sites.exchange import open_exchange
 from nova.spark.sites.share import Settled, Share
-from nova.spark.sites.site import Site
+from nova.spark.sites.site import Site, claimed
 from runs import file_inputs, found, plain, scenario, tables
 
 
 def side_by_side(spark: Any, made: list[Share], exchange: str, folder: Path) -> dict[str, Site]:
-    sites = {
-        share.site: Site(
-            spark, share, Settings(folder / share.site, until_end=True), open_exchange(exchange, folder / share.site)
-        )
-        for share in made
-    }
+    sites: dict[str, Site] = {}
     failures: list[BaseException] = []
 
-    def work(site: Site) -> None:
+    def work(share: Share) -> None:
+        own = folder / share.site
         try:
-            site.start()
-            site.wait()
+            way = open_exchange(exchange, own)
+            with claimed(share.site, share.digest, own, way) as presence:
+                site = sites[share.site] = Site(spark, share, Settings(own, until_end=True), way, presence)
+                site.start()
+                site.wait()
         except BaseException as failure:
             failures.append(failure)
-            for other in sites.values():
+            for other in list(sites.values()):
                 other.stop()
 
-    threads = [threading.Thread(target=work, args=(site,)) for site in sites.values()]
+    threads = [threading.Thread(target=work, args=(share,)) for share in made]
     for thread in threads:
         thread.start()
     for thread in threads:

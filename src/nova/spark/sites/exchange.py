@@ -246,6 +246,8 @@ class BrokerExchange:
         self.notices: dict[str, str] = {}
         """What others have put on the board."""
         self._posted: dict[str, str] = {}
+        self._back: dict[str, tuple[str, str | None]] = {}
+        """Our own notices as the broker has brought them, and what others had put there before them."""
         self._given_up: set[str] = set()
         self._awaited: set[str] = set()
         self._probes: set[str] = set()
@@ -303,7 +305,10 @@ class BrokerExchange:
             elif word == "finished":
                 self._inbox(rest).finish(bytes(message.payload))
             elif word == "board":
-                if (text := message.payload.decode(errors="replace")) != self._posted.get(rest):  # ours come back, too
+                text = message.payload.decode(errors="replace")
+                if text == self._posted.get(rest):  # ours come back, too
+                    self._back[rest] = text, self.notices.get(rest)
+                else:
                     self.notices[rest] = text
             elif word == "probe":
                 self._probes.add(rest)
@@ -336,9 +341,13 @@ class BrokerExchange:
             self._changed.wait_for(lambda: probe in self._probes, CONNECT_S)
         return self
 
-    def post(self, name: str, text: str) -> None:
+    def post(self, name: str, text: str) -> str | None:
         self._posted[name] = text
         self._publish([(self._topic("board", name), text.encode(), True)])
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._back.get(name, ("", None))[0] == text, DELIVER_S):
+                raise NovaError(f"the MQTT broker at {self.broker.host} does not bring what is sent to it")
+        return self._back[name][1]
 
     def read(self, name: str) -> str | None:
         return self.notices.get(name)

@@ -12,7 +12,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,8 @@ class KafkaExchange:
     notices: dict[str, str] = field(default_factory=dict)
     """What others have put on the board."""
     _posted: dict[str, str] = field(default_factory=dict)
+    _back: dict[str, tuple[str, str | None]] = field(default_factory=dict)
+    """Our own notices as Kafka has brought them, and what others had put there before them."""
     failure: BaseException | None = None
     _topics: set[str] = field(default_factory=set)
     _given_up: set[str] = field(default_factory=set)
@@ -169,17 +171,24 @@ class KafkaExchange:
         self._follow(topic, stored=False)
         probe = uuid.uuid4().hex
         self._produce(topic, [(PROBE, probe.encode())])
-        limit = time.monotonic() + DELIVER_S
-        while probe not in self._probes:
-            self._check()
-            if time.monotonic() > limit:
-                raise NovaError(f"Kafka at {self.settings['bootstrap.servers']}: the topic {topic} cannot be read")
-            time.sleep(0.02)
+        self._read_up_to(lambda: probe in self._probes)
         return self
 
-    def post(self, name: str, text: str) -> None:
+    def _read_up_to(self, there: Callable[[], bool]) -> None:
+        """Wait until the board has been read that far."""
+        limit = time.monotonic() + DELIVER_S
+        while not there():
+            self._check()
+            if time.monotonic() > limit:
+                server = self.settings["bootstrap.servers"]
+                raise NovaError(f"Kafka at {server}: the topic {self._board_topic} cannot be read")
+            time.sleep(0.02)
+
+    def post(self, name: str, text: str) -> str | None:
         self._posted[name] = text
         self._produce(self._board_topic, [(name, text.encode())])
+        self._read_up_to(lambda: self._back.get(name, ("", None))[0] == text)
+        return self._back[name][1]
 
     def read(self, name: str) -> str | None:
         self._check()
@@ -225,7 +234,9 @@ class KafkaExchange:
             text = value.decode(errors="replace")
             if key == PROBE:
                 self._probes.add(text)
-            elif text != self._posted.get(key):  # ours come back, too
+            elif text == self._posted.get(key):  # ours come back, too
+                self._back[key] = text, self.notices.get(key)
+            else:
                 self.notices[key] = text
             return
         word, _, rest = key.partition("/")

@@ -56,8 +56,8 @@ class GivenUp:
 class Board(Protocol):
     """Short notices that all sites of a deployment see; each replaces the one of the same name."""
 
-    def post(self, name: str, text: str) -> None:
-        """Put up a notice."""
+    def post(self, name: str, text: str) -> str | None:
+        """Put up a notice, and return the one of somebody else that all others had seen there before it."""
         ...
 
     def read(self, name: str) -> str | None:
@@ -71,10 +71,12 @@ class FolderBoard:
 
     folder: Path
 
-    def post(self, name: str, text: str) -> None:
+    def post(self, name: str, text: str) -> str | None:
+        before = self.read(name)
         file = self.folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         write_safely(file, text)
+        return before
 
     def read(self, name: str) -> str | None:
         try:
@@ -95,8 +97,8 @@ class Presence:
     began: float = field(default_factory=lambda: time.monotonic())
     _beats: int = 0
     _due: float = 0.0
-    _before: str | None = None
-    """The process that had the site before this one."""
+    _before: set[str] = field(default_factory=set)
+    """Processes that had the site before this one."""
     _gave_up: dict[str, str] = field(default_factory=dict)
     _heard: dict[str, tuple[str | None, float]] = field(default_factory=dict)
     """The latest claim of each other site, and when it was new."""
@@ -115,30 +117,34 @@ class Presence:
     def start(self) -> None:
         """Claim the site's name, or say why not."""
         self._refuse_if_given_up()
-        claim = self._claim(self.site)
+        claim = self._claim()
         if claim is not None and claim.owner != self.owner:
             raise NovaError(
                 f"site {self.site!r} belongs to another run folder, on {claim.host} (process {claim.pid}, last "
                 f"heard of at {_clock(claim.time)}): a deployment has one process per site. Start it there, or "
                 "deploy anew"
             )
-        self._before = None if claim is None else claim.instance
-        self.beat()
+        before = self._post()  # of two that start at the same moment the later one has it
+        self._before = {one.instance for one in (claim, self._read_claim(before)) if one is not None}
 
     def beat(self) -> None:
         """Renew the claim when it is time, and stop where another process has taken over."""
         if time.monotonic() < self._due:
             return
         self._refuse_if_given_up()
-        claim = self._claim(self.site)
-        if claim is not None and claim.instance not in (self.instance, self._before):
+        claim = self._claim()
+        if claim is not None and claim.instance not in {self.instance, *self._before}:
             raise NovaError(
                 f"another process took over site {self.site!r}, on {claim.host} (process {claim.pid}): this one stops"
             )
+        self._post()
+
+    def _post(self) -> str | None:
         told = Claim(self.owner, self.instance, socket.gethostname(), os.getpid(), time.time(), self._beats)
-        self.board.post(f"claim/{name_of(self.site)}", json.dumps(asdict(told)))
+        before = self.board.post(f"claim/{name_of(self.site)}", json.dumps(asdict(told)))
         self._beats += 1
         self._due = time.monotonic() + BEAT_S
+        return before
 
     def keep_up(self) -> None:
         """Renew the claim in the background until `end`: whoever is slow, as at the start of Spark, is not gone."""
@@ -182,9 +188,11 @@ class Presence:
         text = self._gave_up.get(site) or self.board.read(f"given-up/{name_of(site)}")
         return None if text is None else noted(text, GivenUp, f"board: given-up/{name_of(site)}", "a site")
 
-    def _claim(self, site: str) -> Claim | None:
-        text = self.board.read(f"claim/{name_of(site)}")
-        return None if text is None else noted(text, Claim, f"board: claim/{name_of(site)}", "a site")
+    def _claim(self) -> Claim | None:
+        return self._read_claim(self.board.read(f"claim/{name_of(self.site)}"))
+
+    def _read_claim(self, text: str | None) -> Claim | None:
+        return None if text is None else noted(text, Claim, f"board: claim/{name_of(self.site)}", "a site")
 
     def _refuse_if_given_up(self) -> None:
         told = self.given_up(self.site)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import reduce
@@ -114,11 +115,35 @@ class SiteJob:
         return self.gate.at_end() if self.last is None else all(at_end(source) for source in self.last["sources"])
 
 
-class Site:
-    """A node of a plan at work. `start`, then `wait`, then `report`."""
+@contextmanager
+def claimed(site: str, digest: str, folder: Path, exchange: Exchange) -> Iterator[Presence]:
+    """A site's run folder and its name among all sites, this process's own within the block; the exchange is closed
+    behind it. Spark is started within, for that takes long on a small machine: a second process with the same name is
+    refused at once, and others hear of the site meanwhile."""
+    run = RunFolder(folder)
+    run.lock()
+    try:
+        run.adopt(digest)
+        presence = Presence(exchange.board(), site, run.path)
+        presence.start()
+        presence.keep_up()
+        try:
+            yield presence
+        finally:
+            presence.end()
+    finally:
+        exchange.close()
+        run.unlock()
 
-    def __init__(self, spark: SparkSession, share: Share, settings: Settings, exchange: Exchange) -> None:
+
+class Site:
+    """A node of a plan at work, whose name is `claimed`. `start`, then `wait`, then `report`."""
+
+    def __init__(
+        self, spark: SparkSession, share: Share, settings: Settings, exchange: Exchange, presence: Presence
+    ) -> None:
         self.spark, self.share, self.settings, self.exchange = spark, share, settings, exchange
+        self.presence = presence
         self.folder = RunFolder(settings.folder)
         self.stages: list[SiteJob] = []
         self.meters: dict[str, Meter] = {}
@@ -136,11 +161,7 @@ class Site:
         """Set up the site's part in each query, and start."""
         for key, value in CONFIG.items():
             self.spark.conf.set(key, value)
-        self.folder.lock()
-        self.folder.adopt(self.share.digest)
-        self.presence = Presence(self.exchange.board(), self.share.site, self.folder.path)
-        self.presence.start()
-        self.presence.keep_up()
+        self.presence.check()
         inputs = open_inputs(self.spark, self.share.feeds(), self.folder, self.settings.speed)
         for query in self.share.queries:
             self._prepare(query, inputs)
@@ -314,9 +335,6 @@ class Site:
         finally:
             for stage in self.stages:
                 stage.stop()
-            self.presence.end()
-            self.exchange.close()
-            self.folder.unlock()
             self.spark.streams.removeListener(self._listener)
 
     def waiting(self) -> dict[str, float]:
@@ -462,4 +480,4 @@ def told_columns(frame: DataFrame, columns: pa.Schema, sources: list[str]) -> Da
     return frame.where(mine).select("source", "time", *wanted, *hidden)
 
 
-__all__ = ["Site", "SiteJob", "Counted"]
+__all__ = ["Site", "SiteJob", "Counted", "claimed"]
