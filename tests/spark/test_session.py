@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import nova
+from brokers import wait_until
 from nova.model.errors import NovaError
 from nova.spark import session as module
 
@@ -87,6 +88,20 @@ def test_launch_leaves_java_home_as_it_was(tmp_path: Path, monkeypatch: pytest.M
     assert told.splitlines() == ["<-Xmx1g>", "<a b>", "<--add-opens=java.base/sun.nio.ch=ALL-UNNAMED>"]
     assert os.environ["JAVA_HOME"] == str(tmp_path)
     assert not Path(wrapper).exists()
+
+
+def test_what_spark_says_is_kept_for_the_case_that_it_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = fake_java(tmp_path, "25.0.2")
+    java.write_text(java.read_text() + 'for n in $(seq 90); do echo "error $n"; echo "\tat org.x"; done >&2\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(module, "_heard", [])
+    with module._java():
+        done = subprocess.run([f"{os.environ['JAVA_HOME']}/bin/java"], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    wait_until(lambda: module._last_words() == " It said:\nerror 86\nerror 87\nerror 88\nerror 89\nerror 90", 20)
+    with module._java(tmp_path / "spark.log"):
+        subprocess.run([f"{os.environ['JAVA_HOME']}/bin/java"], check=True)
+    assert len((tmp_path / "spark.log").read_text().splitlines()) == 181
 
 
 def test_missing_java_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

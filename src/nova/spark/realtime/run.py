@@ -17,7 +17,7 @@ from nova.routing.flow import Flow
 from nova.routing.packets import Names
 from nova.routing.routes import SideName
 from nova.spark.job.meter import Latencies, Meter
-from nova.spark.job.run import Run, Running, Settings
+from nova.spark.job.run import Run, Running, Settings, reason
 from nova.spark.realtime import records
 from nova.spark.realtime.feeds import Feed, Known, Tap
 from nova.spark.realtime.inputs import Stream, Unfit, open_streams, unfit
@@ -83,8 +83,11 @@ class RealtimeRunning(Running):
 
     def look_after(self) -> None:
         for failure in (self.publisher.failure, *(feed.failure for feed in self.feeds.values())):
+            if isinstance(failure, NovaError):
+                raise failure
             if failure is not None:
-                raise failure if isinstance(failure, NovaError) else NovaError(f"{type(failure).__name__}: {failure}")
+                said = reason(f"{type(failure).__name__}: {failure}")
+                raise NovaError(f"query {self.meter.query!r} failed: {said}")
         self.job.take_up()
         self._tell_clock()
         if time.time() - self._read_s >= READING_S:
