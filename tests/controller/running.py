@@ -89,7 +89,7 @@ def keeps_its_promises(running: Controller) -> Placement:
     written = problem_of(running.state)
     problem, plan = written.problem, plan_of(running.state, written)
     check(problem, plan)
-    load, limit = node_load(flows(plan), len(problem.nodes)), node_limit(problem)
+    load, limit = node_load(flows(problem, plan), len(problem.nodes)), node_limit(problem)
     assert running.options.allow_overload or not overloaded(load, limit).any()
     assert len(plan.joins) + len(running.waiting_list()) == sum(
         1 for state in running.state.joins["state"][: running.state.joins.end] if state

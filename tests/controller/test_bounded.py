@@ -44,7 +44,7 @@ def bound(seed: int) -> Problem:
         links=(Link("zone", "a", "b", np.inf), Link("zone", "c", "*", np.inf)),
     )
     plan = optimize(free, Options(waiting=0))
-    sent = crossing(plan.joins, plan.replicas, ends_of(free), made_by(free, plan.joins)).totals(2)
+    sent = crossing(free, plan.joins, plan.replicas, ends_of(free), made_by(free, plan.joins)).totals(2)
     links = tuple(replace(link, budget=1.1 * most + 1) for link, most in zip(free.links, sent.tolist(), strict=True))
     return replace(free, links=links)
 
@@ -111,7 +111,7 @@ def test_a_rate_that_fills_a_link_moves_the_join_off_it(tmp_path: Path) -> None:
         running.handle([RateChanged(stream="pressure", source="p1", rate=rate)])
         keeps_its_promises(running)
     now, plan = running.problem(), running.plan()
-    sent = crossing(plan.joins, plan.replicas, ends_of(now), made_by(now, plan.joins))
+    sent = crossing(now, plan.joins, plan.replicas, ends_of(now), made_by(now, plan.joins))
     assert sent.totals(1)[0] <= 60.0
 
 

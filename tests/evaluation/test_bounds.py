@@ -94,7 +94,7 @@ def test_no_feasible_plan_is_below_the_bound(seed: int, joins: int, hosts: int, 
     problem, space = small(seed, joins, hosts)
     options = Options(objective=objective, waiting=0.0)
     plan = random_grid(np.random.default_rng(seed), problem, space, options)
-    load = node_load(flows(plan), len(problem.nodes))
+    load = node_load(flows(problem, plan), len(problem.nodes))
     roomy = Problem(
         Nodes(problem.nodes.ids, load, problem.nodes.bandwidth, problem.nodes.hosts, problem.nodes.coordinates),
         problem.streams,

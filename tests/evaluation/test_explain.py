@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import handmade
+import skewed
 from nova.evaluation.explain import Candidate, Explainer, JoinExplained
 from nova.model.errors import InvalidInput
 from nova.model.options import Options
 from nova.model.problem import Latency, Nodes, Problem
 from nova.model.replicas import Replicas
+from nova.optimizer import optimize
 
 
 def explainer(
@@ -186,7 +188,7 @@ def test_stages_add_up() -> None:
     assert placed["cost_ms"] == pytest.approx(28)
     assert placed["ideal_cost_ms"] <= placed["cost_ms"]
     parts = stages["Phase III parts and hosts"].figures
-    assert parts["cuts"] == {"whole": 1, "window": 0, "grid": 1, "boxes": 0}
+    assert parts["cuts"] == {"whole": 1, "window": 0, "key": 0, "grid": 1, "boxes": 0}
     assert (parts["hosts"], parts["replicas"], parts["overloaded"], parts["may_not_host"]) == (2, 5, 1, 1)
     assert parts["tuples_in"] == pytest.approx(75)
     felt = stages["What it feels like"]
@@ -214,3 +216,20 @@ def test_embedding_accuracy_is_told_where_there_are_measurements() -> None:
     assert stage.figures["pairs"] == 2
     assert stage.figures["median_relative_error"] == pytest.approx(0.25)  # 0 and one half
     assert "by stress from 2 measured pairs" in stage.said
+
+
+def test_a_heavy_key_with_hosts_of_its_own_is_told() -> None:
+    problem = skewed.problem({"a": 0.6})
+    plan = optimize(problem)
+    (told,) = Explainer(problem, plan).joins("s0", "s1")
+    heavy = int((plan.replicas.key_to <= 0.6).sum())
+    assert told.cut == "boxes"
+    assert f"{len(plan.replicas)} boxes (key 'a', 60% of its tuples, has {heavy})" in told.why
+    assert sum(part.share for part in told.parts) == pytest.approx(1.0)
+
+
+def test_ranges_of_keys_are_told() -> None:
+    problem = skewed.problem({}, capacity=90.0)
+    (told,) = Explainer(problem, optimize(problem)).joins("s0", "s1")
+    assert told.cut == "key"
+    assert "its keys go to" in told.why

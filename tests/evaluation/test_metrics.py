@@ -39,7 +39,7 @@ def plan(problem: Problem) -> Plan:
 
 
 def test_boxes_on_one_host_share_their_input(problem: Problem, plan: Plan) -> None:
-    flow = flows(plan)
+    flow = flows(problem, plan)
     rows = {(int(j), int(n)): i for i, (j, n) in enumerate(zip(flow.join, flow.node, strict=True))}
     h1, h2 = rows[0, handmade.FIRST], rows[0, handmade.SECOND]
     # three of the four boxes: all of the left stream, all of the right stream, once each
@@ -165,7 +165,7 @@ def test_loads_agree_with_the_optimizers_own(rows: list[tuple[Any, ...]]) -> Non
     join, node, *ranges = zip(*rows, strict=True)
     columns = [np.array(end, float) / 8 for span in ranges for end in zip(*span, strict=True)]
     plan = handmade.plan(problem, Replicas(np.array(join, np.int32), np.array(node, np.int32), *columns))
-    assert node_load(flows(plan), 6) == pytest.approx(node_loads(plan.joins, plan.replicas, 6))
+    assert node_load(flows(problem, plan), 6) == pytest.approx(node_loads(plan.joins, plan.replicas, 6))
 
 
 def test_a_million_replicas_are_evaluated() -> None:

@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import skewed
 from nova.evaluation.metrics import evaluate, source_latency
+from nova.evaluation.prediction import predict
 from nova.evaluation.simulation import percentiles, simulate
 from nova.model.errors import InvalidInput
 from nova.model.plan import Plan
 from nova.model.problem import Problem
+from nova.model.rates import result_rates
+from nova.optimizer import optimize
 from on_a_line import grid, plan_of, problem, slices
 
 cuts = st.lists(st.floats(0.05, 0.95), max_size=3, unique=True).map(lambda c: [0.0, *sorted(c), 1.0])
@@ -201,3 +205,14 @@ def test_a_duration_must_be_positive(duration):
     free = problem([1.0])
     with pytest.raises(InvalidInput, match="duration"):
         simulate(free, plan_of(free, [(0, 3, 0, 1, 0, 1, 0, 1)]), duration)
+
+
+def test_a_heavy_key_is_felt_as_predicted() -> None:
+    """Its tuples match each other, whichever boxes of its grid they are in, and those of other keys seldom."""
+    skew = skewed.problem({"a": 0.6})
+    plan = optimize(skew)
+    felt = predict(skew, plan).felt
+    run = simulate(skew, plan, 60.0, seed=1)
+    assert run.results == pytest.approx(60.0 * result_rates(skew, plan.joins).sum(), rel=0.05)
+    assert run.result_ms.mean() == pytest.approx(felt.mean_ms, rel=0.05)
+    assert np.percentile(run.result_ms, 99) == pytest.approx(felt.p99_ms, rel=0.15)

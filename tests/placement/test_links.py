@@ -34,7 +34,7 @@ def small(folder: Path, links: list[dict[str, Any]]) -> Path:
 
 def sent(problem: Any, plan: Any) -> list[float]:
     return (
-        crossing(plan.joins, plan.replicas, ends_of(problem), made_by(problem, plan.joins))
+        crossing(problem, plan.joins, plan.replicas, ends_of(problem), made_by(problem, plan.joins))
         .totals(len(problem.links))
         .tolist()
     )

@@ -158,7 +158,7 @@ def test_the_nearest_nodes_with_room_are_the_papers(problem: Problem, plan: Plan
 
 def test_the_plan_is_the_papers(problem: Problem, plan: Plan) -> None:
     assert hosts(problem, plan) == {"j1": ["A"], "j2": ["B", "C"], "j3": ["G"], "j4": ["G"]}
-    load = node_load(flows(plan), len(problem.nodes))
+    load = node_load(flows(problem, plan), len(problem.nodes))
     by_name = dict(zip(problem.nodes.ids.to_pylist(), load.tolist(), strict=True))
     assert by_name["A"] == pytest.approx(50)
     assert by_name["G"] == pytest.approx(100)

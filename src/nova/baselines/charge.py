@@ -19,12 +19,12 @@ from nova.model.problem import Floats, Problem
 
 def uniform(problem: Problem, placement: Placement) -> Floats:
     """Tuples/s each node takes in as a host."""
-    return node_load(flows(placement.plan), len(problem.nodes))
+    return node_load(flows(problem, placement.plan), len(problem.nodes))
 
 
 def arrivals(problem: Problem, placement: Placement) -> Floats:
     """Tuples/s that reach each node over links, as host, relay or sink. Results count where their rate is known."""
-    flow, joins, n = flows(placement.plan), placement.plan.joins, len(problem.nodes)
+    flow, joins, n = flows(problem, placement.plan), placement.plan.joins, len(problem.nodes)
     remote_left = np.where(joins.left_node[flow.join] == flow.node, 0.0, flow.left)
     remote_right = np.where(joins.right_node[flow.join] == flow.node, 0.0, flow.right)
     sink = joins.sink[flow.join]

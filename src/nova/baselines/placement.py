@@ -42,7 +42,7 @@ def whole(problem: Problem, joins: SubJoins, space: CostSpace, options: Options,
 
 def finished(problem: Problem, plan: Plan) -> Plan:
     """The plan with its figures, and its overloaded nodes named."""
-    load = node_load(flows(plan), len(problem.nodes))
+    load = node_load(flows(problem, plan), len(problem.nodes))
     over = overloaded(load, node_limit(problem))
     return Plan(
         plan.joins,

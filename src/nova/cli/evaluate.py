@@ -105,7 +105,7 @@ def overloads(problem: Problem, plan: Plan) -> list[dict[str, Any]]:
 
     from nova.evaluation.metrics import flows, node_limit, overloaded, plan_load
 
-    load, limit = plan_load(problem, plan, flows(plan)) + problem.nodes.other_load, node_limit(problem)
+    load, limit = plan_load(problem, plan, flows(problem, plan)) + problem.nodes.other_load, node_limit(problem)
     rows = np.flatnonzero(overloaded(load, limit))
     rows = rows[np.argsort(limit[rows] - load[rows], kind="stable")]
     return [

@@ -12,6 +12,7 @@ from nova.controller.events.event import Finding
 from nova.controller.join_rules import Rule
 from nova.model.links import Link
 from nova.model.metrics import Metric
+from nova.model.policy import alone
 from nova.model.problem import Derived, Problem
 from nova.query import MADE_OF
 from nova.scenario.faults import suggestion
@@ -40,7 +41,8 @@ class Names:
         self.metrics: tuple[Metric, ...] = ()
         """By row of nodes; those that events add count nothing."""
         self.bound = False
-        """Whether anything but latency and the room of hosts says, or ever said, where joins run: other joins, too."""
+        """Whether anything but latency and the room of hosts says, or ever said, where joins run: other joins, too, and
+        heavy keys that may have hosts of their own."""
 
     @staticmethod
     def of(problem: Problem) -> Names:
@@ -48,7 +50,7 @@ class Names:
         names = Names()
         names.derived = dict(problem.derived)
         names.links, names.metrics = problem.links, problem.metrics
-        names.bound = problem.bound or any(query.makes is not None for query in problem.queries)
+        names.bound = problem.bound or any(query.makes is not None or alone(query) for query in problem.queries)
         names.labels = {name: column.cast(pa.string()).to_pylist() for name, column in problem.nodes.labels.items()}
         names.nodes = problem.nodes.ids.to_pylist()
         names.node_rows = {name: row for row, name in enumerate(names.nodes)}

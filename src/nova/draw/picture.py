@@ -82,7 +82,7 @@ def compose(problem: Problem, plan: Plan, most_arrows: int = 600, most_marks: in
     of a kind are there to be thinned."""
     space, joins = plan.space, plan.joins
     plane, project, note = _plane(space.coordinates)
-    flow, results = flows(plan), traffic(problem, plan)
+    flow, results = flows(problem, plan), traffic(problem, plan)
     load, limit = plan_load(problem, plan, flow), node_limit(problem)
     hosts = np.union1d(flow.node, plan.merges.to).astype(np.int32)
     sources = np.unique(np.concatenate([joins.left_node, joins.right_node])).astype(np.int32)

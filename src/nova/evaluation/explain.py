@@ -39,6 +39,8 @@ from nova.model.options import LEG_WEIGHTS
 from nova.model.plan import Plan
 from nova.model.prices import Prices
 from nova.model.problem import Floats, Ints, Problem
+from nova.model.replicas import Replicas
+from nova.model.skew import KeyAxis
 from nova.placement.links import link_totals
 from nova.placement.median import fermat, virtual_positions
 from nova.scenario.faults import listed, suggestion
@@ -51,7 +53,7 @@ NAMED = 3
 """Sub-joins named as those that fill a host; the rest is counted."""
 
 Verdict = Literal["chosen", "no host", "not allowed", "below C_min", "full", "too small", "further", "passed over"]
-Cut = Literal["whole", "window", "grid", "boxes"]
+Cut = Literal["whole", "window", "key", "grid", "boxes"]
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,7 @@ class Explainer:
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self.problem, self.plan = problem, plan
-        self.flow: Flows = flows(plan)
+        self.flow: Flows = flows(problem, plan)
         self.load = plan_load(problem, plan, self.flow) + problem.nodes.other_load
         self.limit = node_limit(problem)
         self.room = problem.nodes.usable(plan.options.utilisation) + problem.nodes.other_load
@@ -465,12 +467,25 @@ class Explainer:
         if cut == "window":
             return f"{why}; whole windows go to {cells['slice']} slices, which sends no tuple twice."
         traffic = float(self.flow.load[mine].sum())
-        shape = f"{cells['left']} × {cells['right']} parts" if cut == "grid" else f"{len(boxes)} boxes"
+        alone = self._alone(row, boxes)
+        if cut == "key":
+            return f"{why}; its keys go to {len(boxes)} ranges{alone}, which sends no tuple twice."
+        shape = f"{cells['left']} × {cells['right']} parts" if cut == "grid" else f"{len(boxes)} boxes{alone}"
         rule = ""
         if options.sigma is not None:
             largest = max(1.0, options.sigma * 0.5 * demand)
             rule = f" (made of pieces of at most {rate(largest)} tuples/s, σ = {options.sigma:g})"
         return f"{why}; its streams were cut into {shape}{rule}, which sends {rate(traffic)} tuples/s to its hosts."
+
+    def _alone(self, row: int, boxes: Replicas) -> str:
+        """Heavy keys that have boxes of their own, in words."""
+        axis = KeyAxis.of(self.problem.queries[int(self.plan.joins.query[row])])
+        said = []
+        for value, low, high in zip(axis.values, axis.edges, axis.edges[1:], strict=False):
+            mine = (boxes.key_from <= low) & (low < boxes.key_to)
+            if (boxes.key_from[mine] == low).all() and (boxes.key_to[mine] == high).all():
+                said.append(f"{value!r}, {high - low:.0%} of its tuples, has {mine.sum()}")
+        return f" (key {'; key '.join(said)})" if said else ""
 
     def _candidates(self, row: int, mine: npt.NDArray[np.intp]) -> tuple[tuple[Candidate, ...], dict[str, int], Floats]:
         """The nodes in the order of what the sub-join would cost there, each with its verdict."""
@@ -623,12 +638,13 @@ class Explainer:
         count = np.bincount(boxes.join, minlength=n)
         cells = {
             side: _distinct(boxes.join, getattr(boxes, f"{side}_from"), getattr(boxes, f"{side}_to"), n)
-            for side in ("left", "right", "slice")
+            for side in ("left", "right", "slice", "key")
         }
         cut = np.full(n, "boxes", dtype=object)
         streams = cells["left"] * cells["right"]
-        cut[(cells["slice"] == 1) & (streams == count)] = "grid"
-        cut[(streams == 1) & (cells["slice"] == count)] = "window"
+        cut[(cells["slice"] * cells["key"] == 1) & (streams == count)] = "grid"
+        cut[(streams * cells["key"] == 1) & (cells["slice"] == count)] = "window"
+        cut[(streams * cells["slice"] == 1) & (cells["key"] == count)] = "key"
         cut[count <= 1] = "whole"
         return cut
 
@@ -732,6 +748,7 @@ class Explainer:
 _CUT_WORDS: dict[str, str] = {
     "whole": "whole",
     "window": "cut by windows",
+    "key": "cut by keys",
     "grid": "cut into a grid",
     "boxes": "cut into boxes",
 }

@@ -17,7 +17,7 @@ from nova.model.merges import merge_loads
 from nova.model.options import LEG_WEIGHTS, Objective, Options
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Ints, Latency, Problem
-from nova.model.rates import counts, result_rates
+from nova.model.rates import counts, replica_counts, result_rates, result_shares
 from nova.model.space import CostSpace
 from nova.model.waiting import sojourn_ms, waiting_quantile
 
@@ -93,7 +93,7 @@ class Flows:
         return self.left + self.right
 
 
-def flows(plan: Plan) -> Flows:
+def flows(problem: Problem, plan: Plan) -> Flows:
     """Merge the replicas of each sub-join that share a host: a tuple that several boxes need is sent once."""
     boxes, joins = plan.replicas, plan.joins
     if not len(boxes):
@@ -110,7 +110,7 @@ def flows(plan: Plan) -> Flows:
         node=node,
         left=joins.left_rate[join] * left,
         right=joins.right_rate[join] * right,
-        share=_sum_by(group, boxes.volume, len(first)),
+        share=_sum_by(group, result_shares(problem, joins, boxes), len(first)),
         replicas=count.astype(np.int32),
     )
 
@@ -233,7 +233,7 @@ class SourceLatency:
 
 def source_latency(problem: Problem, plan: Plan, distances: Distances, flow: Flows | None = None) -> SourceLatency:
     """Latency of every source under a plan."""
-    flow = flows(plan) if flow is None else flow
+    flow = flows(problem, plan) if flow is None else flow
     joins, n = plan.joins, len(problem.sources)
     source = np.concatenate([joins.left[flow.join], joins.right[flow.join]])
     tuples = np.concatenate([flow.left, flow.right])
@@ -349,7 +349,7 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
     `bound` is called at most once; see `nova.evaluation.bounds` for what it can be.
     """
     reach: Distances = plan.space if distances is None else distances
-    flow = flows(plan)
+    flow = flows(problem, plan)
     latency = source_latency(problem, plan, reach, flow)
     mean, p90 = _spread(latency.weighted)
     sink_mean, sink_p90 = _spread(latency.sink_based)
@@ -385,13 +385,14 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
         flow.right, joins.right_node[flow.join] == flow.node
     )
     floor = None if bound is None else float(bound(problem, plan))
-    stay, counted = _time_at_hosts(plan.options, load, limit)[flow.node], counts(problem, joins, plan.options)
+    stay, counted = _time_at_hosts(plan.options, load, limit), counts(problem, joins, plan.options)
+    weighs = replica_counts(problem, joins, boxes, plan.options)
     cost = costs["network"]
     if plan.options.objective != "network":
-        cost = float((counted[boxes.join] * share) @ by_legs[plan.options.objective])
+        cost = float(weighs @ by_legs[plan.options.objective])
     cost += float(counted[flow.join] @ weighed)
     if plan.options.waiting > 0:
-        cost += plan.options.at_host * float((counted[flow.join] * flow.share) @ stay)
+        cost += plan.options.at_host * float(weighs @ stay[boxes.node])
     return Metrics(
         approach=plan.approach,
         sub_joins=len(joins),
@@ -416,7 +417,7 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
         cost_network_ms=costs["network"],
         metrics={name: float(each.sum()) for name, each in units.items()},
         cost_metrics_ms=float(weighed.sum()),
-        cost_at_hosts_ms=float(2.0 * flow.share @ stay),
+        cost_at_hosts_ms=float(2.0 * flow.share @ stay[flow.node]),
         cost_ms=cost,
         overloaded=over,
         overloaded_percent=100.0 * over / len(busy) if len(busy) else 0.0,

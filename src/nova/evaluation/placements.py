@@ -19,7 +19,7 @@ def placements(problem: Problem, plan: Plan) -> pa.Table:
     `way_ms` the way of these tuples, source to host to sink, in the mean: measured where it was measured, else by the
     cost space.
     """
-    flow, joins = flows(plan), plan.joins
+    flow, joins = flows(problem, plan), plan.joins
     distance: Distances = plan.space
     if problem.latency is not None:
         distance = Measured(problem.latency, len(problem.nodes), plan.space)

@@ -161,7 +161,7 @@ class Prediction:
 def predict(problem: Problem, plan: Plan, distances: Distances | None = None) -> Prediction:
     """Latency of the results of `plan`; ways from `distances` (default: the cost space the plan was made in)."""
     between = (plan.space if distances is None else distances).between
-    flow, joins = flows(plan), plan.joins
+    flow, joins = flows(problem, plan), plan.joins
     join, node = flow.join, flow.node
     limit = node_limit(problem)
     load = plan_load(problem, plan, flow) + problem.nodes.other_load

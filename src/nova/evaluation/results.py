@@ -121,7 +121,7 @@ class Results:
 def traffic(problem: Problem, plan: Plan, distances: Distances | None = None) -> Results:
     """Results/s of a plan, in all and by sink; ways from `distances` (default: the cost space the plan was made in). Of
     queries that can be merged, hosts send each group of a window once, and the sink gets what merges leave."""
-    flow, joins, nodes = flows(plan), plan.joins, problem.nodes
+    flow, joins, nodes = flows(problem, plan), plan.joins, problem.nodes
     each = result_rates(problem, joins)
     row = each[flow.join] * flow.share
     unknown, unstated = np.isnan(known_rates(problem, joins)), np.isnan(joins.output_rate)

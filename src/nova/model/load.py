@@ -14,7 +14,7 @@ from nova.model.subjoins import SubJoins
 
 def node_loads(joins: SubJoins, replicas: Replicas, nodes: int) -> Floats:
     """Tuples/s that reach each of `nodes` nodes. Replicas of one sub-join on one node share their input."""
-    _, node, left, right, _ = shared_inputs(joins, replicas)
+    _, node, left, right, _ = shared_inputs(joins, replicas, replicas.volume)
     return np.bincount(node, weights=left + right, minlength=nodes).astype(np.float64)
 
 
@@ -40,11 +40,10 @@ def memory_loads(problem: Problem, joins: SubJoins, replicas: Replicas) -> Float
     return node_loads(heavy, open_, len(problem.nodes))
 
 
-def shared_inputs(joins: SubJoins, replicas: Replicas) -> tuple[Ints, Ints, Floats, Floats, Floats]:
+def shared_inputs(joins: SubJoins, replicas: Replicas, share: Floats) -> tuple[Ints, Ints, Floats, Floats, Floats]:
     """What each sub-join sends to each of its hosts, one row per pair of them: sub-join, host, left and right tuples/s,
-    and the share of its results that is born there."""
+    and the share of its results that is born there, where each replica makes `share` of them."""
     left, right = replicas.rates(joins)
-    share = replicas.volume
     shared = _sharing(replicas)
     groups = _groups(replicas, shared)
     if not groups:

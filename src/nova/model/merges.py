@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nova.model.problem import Bools, Floats, Ints, Problem, Query
-from nova.model.rates import result_rates
+from nova.model.rates import result_rates, result_shares
 from nova.model.replicas import Replicas
 from nova.model.subjoins import SubJoins
 from nova.model.ways import Between
@@ -132,7 +132,9 @@ def partials(problem: Problem, joins: SubJoins, replicas: Replicas, merges: Merg
     nodes = np.int64(len(problem.nodes))
     rows = np.flatnonzero(able[joins.query[replicas.join]]) if able.any() else np.empty(0, np.intp)
     join = replicas.join[rows]
-    made = (result_rates(problem, joins)[join] * replicas.volume[rows]) if len(rows) else np.empty(0)
+    made = np.empty(0)
+    if len(rows):
+        made = result_rates(problem, joins)[join] * result_shares(problem, joins, replicas.take(rows))
     key = joins.query[join] * nodes + replicas.node[rows]
     every, at = np.unique(np.concatenate([key, merges.query * nodes + merges.to]), return_inverse=True)
     query, node = (every // nodes).astype(np.int32), (every % nodes).astype(np.int32)

@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from nova.model.options import Options
-from nova.model.problem import Bools, Floats, Key, Nodes
+from nova.model.problem import Bools, Floats, Key, Nodes, Query
+from nova.model.skew import KeyAxis
 
 # --- How large a problem is solved how --------------------------------------------------------------------------------
 DENSE: Final = 2_000_000
@@ -60,6 +61,11 @@ KEYS_PER_RANGE: Final = 100
 HEAVY: Final = 0.1
 """Most that the commonest key may add to the load of a range, as a share of it; else the join is cut by grid, which
 divides a single key, too (SharesSkew)."""
+ALONE: Final = 8
+"""Heavy keys of a query that are placed on their own at most, each a part of every sub-join; beyond, the others hardly
+divide better. As many as it takes for the others to divide into `KEY_PARTS`."""
+KEY_PARTS: Final = 16
+"""Ranges of keys that a sub-join is cut into at most where each is searched a host."""
 COLUMNS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Numbers of columns that a grid is tried with; more would broadcast a stream to hundreds of hosts."""
 SLIVER: Final = 0.1
@@ -105,6 +111,19 @@ def key_ranges(key: Key | None) -> float:
     if key is None:
         return 1.0
     return min(key.cardinality / KEYS_PER_RANGE, HEAVY / max((*key.heavy, 1e-12)))
+
+
+def alone(query: Query) -> int:
+    """Heavy keys of a query, the heaviest, that may have hosts of their own: those that keep the other keys from being
+    divided."""
+    axis, count = KeyAxis.of(query), 0
+    if query.apart is not None:  # replicas that keep apart have no hosts to spare
+        return 0
+    shares, left = np.diff(axis.edges), 1.0
+    while count < min(ALONE, len(shares)) and shares[count] * KEY_PARTS > HEAVY * (left - shares[count]):
+        left -= shares[count]
+        count += 1
+    return count
 
 
 def sliced(window_ms: float, options: Options) -> bool:

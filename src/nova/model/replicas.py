@@ -68,6 +68,11 @@ class Replicas:
         return grid * (self.slice_to - self.slice_from) * (self.key_to - self.key_from)
 
     @property
+    def sliced(self) -> npt.NDArray[np.bool_]:
+        """Which replicas take only some of the windows."""
+        return np.asarray((self.slice_from > 0.0) | (self.slice_to < 1.0))
+
+    @property
     def keyed(self) -> bool:
         """Whether any replica takes only some of the keys."""
         return bool(((self.key_from > 0.0) | (self.key_to < 1.0)).any())

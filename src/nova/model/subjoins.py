@@ -32,9 +32,14 @@ class SubJoins:
     makes: Ints = field(default_factory=_absent)
     """Row of the source that its results are to a later join; −1, or left out: results go to the sink."""
 
+    part: Floats = field(default_factory=lambda: np.empty(0))
+    """Share of a sub-join's tuples that a row stands for: less than 1 only while heavy keys are placed on their own."""
+
     def __post_init__(self) -> None:
         if not len(self.makes) and len(self.query):
             object.__setattr__(self, "makes", np.full(len(self.query), -1, np.int32))
+        if not len(self.part) and len(self.query):
+            object.__setattr__(self, "part", np.ones(len(self.query)))
 
     def __len__(self) -> int:
         return len(self.query)

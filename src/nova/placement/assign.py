@@ -38,12 +38,24 @@ from nova.model.subjoins import SubJoins
 from nova.placement import drain, felt, shares
 from nova.placement import grid as partition
 from nova.placement.cells import Demand, Placed, fill, fill_exactly, fill_whole
-from nova.placement.cuts import BY_GRID, BY_KEY, BY_LARGE_GRID, BY_SLICES, KEY, SLICE, WHOLE, recognise
+from nova.placement.cuts import (
+    BY_GRID,
+    BY_HUGE_GRID,
+    BY_KEY,
+    BY_LARGE_GRID,
+    BY_SLICES,
+    GRID,
+    KEY,
+    SLICE,
+    WHOLE,
+    recognise,
+)
 from nova.placement.cuts import replicas as replicas_of
 from nova.placement.headroom import Queues, fill_felt
 from nova.placement.index import HostIndex, build, nearest, raise_free, set_free
 from nova.placement.local import improve, place_whole
-from nova.placement.tails import felt_figures, least_regret
+from nova.placement.skew import Parts
+from nova.placement.tails import felt_figures, least_regret, under_way
 from nova.placement.transport import transport
 
 
@@ -84,7 +96,44 @@ class Start:
 def assign(
     problem: Problem, joins: SubJoins, space: CostSpace, options: Options, start: Start | None = None
 ) -> Assignment:
-    """Place all sub-joins, each whole or divided by key, by grid, or by windows, as the options say.
+    """Place all sub-joins, each whole or divided by key, by grid, or by windows, as the options say; where there are
+    heavy keys, also in parts, each heavy key on its own, if that fits or is felt sooner."""
+    found = _assign_all(problem, joins, space, options, start)
+    parts = Parts.of(problem, joins, options)
+    if parts is None:
+        return found
+    begin = None if start is None else Start(parts.divided(start.replicas), start.trials)
+    placed = _assign_all(parts.problem, parts.joins, space, options, begin)
+    unplaced, missing = parts.lacking(placed.unplaced, placed.missing)
+    divided = Assignment(parts.together(placed.replicas, options.bandwidth_budget is None), unplaced, missing)
+    return divided if _better(problem, joins, space, options, found, divided) else found
+
+
+def _better(
+    problem: Problem, joins: SubJoins, space: CostSpace, options: Options, now: Assignment, other: Assignment
+) -> bool:
+    """Whether another placement leaves less out, slices less, or is felt sooner; where time at hosts does not count, or
+    queues settle in neither, whether less is under way."""
+    most = np.bincount(other.replicas.join).max(initial=0)
+    if options.max_replicas is not None and most > options.max_replicas:
+        return False
+    needs = [(one.missing.sum(), np.unique(one.replicas.join[one.replicas.sliced]).size) for one in (now, other)]
+    if not np.isclose(needs[0][0], needs[1][0], rtol=1e-9, atol=0.0) or needs[0][1] != needs[1][1]:
+        return needs[1] < needs[0]
+    few = len(joins) * int(np.count_nonzero(usable(problem.nodes, options) > 0)) <= DENSE
+    between = LegLengths(space, problem.latency if few else None).between
+    if options.waiting > 0:
+        figures = [felt_figures(problem, joins, one.replicas, between, options.arrival_scv) for one in (now, other)]
+        if np.isfinite(figures).any():
+            return least_regret(figures) == 1
+    before, after = (under_way(problem, joins, one.replicas, between) for one in (now, other))
+    return after < before * (1 - PER_REPLICA)
+
+
+def _assign_all(
+    problem: Problem, joins: SubJoins, space: CostSpace, options: Options, start: Start | None
+) -> Assignment:
+    """The same, none in parts.
 
     `auto` slices windows of what finds no room in any other way, since hosts of keys and grids see steady streams.
     Grids need more capacity, so where something is left over, all is done again with slices.
@@ -419,17 +468,20 @@ def _place_by_felt_latency(state: _State, rows: npt.NDArray[np.integer], start: 
     some = joins.take(rows)
     windows = np.array([query.window_ms for query in state.problem.queries])[some.query]
     ranges = np.array([key_ranges(query.key) for query in state.problem.queries])[some.query]
-    ways = (WHOLE, *BY_KEY, *BY_GRID, *BY_LARGE_GRID, *BY_SLICES)
-    last = np.array([way in BY_LARGE_GRID or way in BY_SLICES for way in ways])
+    large = (*BY_LARGE_GRID, *(BY_HUGE_GRID if (some.part < 1).any() else ()))
+    ways = (WHOLE, *BY_KEY, *BY_GRID, *large, *BY_SLICES)
+    last = np.array([way in large or way in BY_SLICES for way in ways])
     allowed = np.ones((len(rows), len(ways)), np.bool_)
     for x, way in enumerate(ways):
         if way.kind == KEY:
             allowed[:, x] = (way.pieces <= ranges) & (options.partition != "grid")
         elif way.kind == SLICE:
             allowed[:, x] = (windows <= LONG_WINDOW_MS) & (options.partition == "auto")
-        elif way != WHOLE and options.sigma is not None:
-            largest = np.maximum(1.0, options.sigma * 0.5 * some.demand) * (1 + 1e-9)
-            allowed[:, x] = (some.left_rate / way.left <= largest) & (some.right_rate / way.right <= largest)
+        elif way in BY_HUGE_GRID:
+            allowed[:, x] = some.part < 1
+        if way.kind == GRID and way != WHOLE and options.sigma is not None:
+            largest = np.maximum(1.0, options.sigma * 0.5 * some.demand / some.part) * (1 + 1e-9)
+            allowed[:, x] &= (some.left_rate / way.left <= largest) & (some.right_rate / way.right <= largest)
     limit, busy = np.minimum(nodes.limit[index.node], UNLIMITED), nodes.other_load[index.node]
     most = len(index) if options.max_replicas is None else options.max_replicas
     tail = 0.0 if options.percentile is None else options.percentile / 100.0
@@ -679,7 +731,8 @@ def _boxes(state: _State, row: int, host: int) -> tuple[npt.NDArray[np.int64], p
     """Boxes for one sub-join and their slots, if they are worth leaving `host` for (−1: it has none)."""
     joins, options, index = state.joins, state.options, state.index
     left, right = float(joins.left_rate[row]), float(joins.right_rate[row])
-    part_rate = None if options.sigma is None else partition.p_max(options.sigma, left, right)
+    share = float(joins.part[row])  # σ is of a whole sub-join
+    part_rate = None if options.sigma is None else partition.p_max(options.sigma, left / share, right / share)
     for near, now in state.candidates(row, host):
         legs, weights = state.ways(int(row), index.node[near])
         room = np.minimum(index.free[near], state.largest)

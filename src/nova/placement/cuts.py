@@ -16,7 +16,7 @@ from nova.model.replicas import SHARES, Replicas
 
 GRID, KEY, SLICE = 0, 1, 2
 MOST = 16
-"""Pieces of a sub-join at most, in the cuts below."""
+"""Pieces of a sub-join at most, in the usual cuts below."""
 SAME = 1e-6
 """Pieces by which an edge may be off and still be the one that a cut makes."""
 
@@ -80,12 +80,25 @@ BY_LARGE_GRID = tuple(
     for parts in ((3, 2), (2, 3), (6, 1), (1, 6), (4, 2), (2, 4), (3, 3), (8, 1), (1, 8), (4, 3), (3, 4), (4, 4))
 )
 """Grids for what fits no other way."""
+BY_HUGE_GRID = tuple(
+    Cut(GRID, *parts)
+    for parts in (
+        *((12, 1), (1, 12), (16, 1), (1, 16), (8, 2), (2, 8), (5, 4), (4, 5), (5, 5), (6, 4), (4, 6)),
+        *((6, 5), (5, 6), (6, 6), (8, 4), (4, 8), (7, 7), (8, 8)),
+    )
+)
+"""Grids for a heavy key that fits no other way: nothing else divides it."""
 BY_SLICES = tuple(Cut(SLICE, parts) for parts in (2, 4, 8, 16))
 
 
 def table(cuts: tuple[Cut, ...]) -> npt.NDArray[np.int64]:
     """Cuts as kernels read them: kind, left and right parts."""
     return np.array([(cut.kind, cut.left, cut.right) for cut in cuts], np.int64).reshape(-1, 3)
+
+
+def most_pieces(cuts: tuple[Cut, ...]) -> int:
+    """Pieces that a sub-join may have by some cuts."""
+    return max((MOST, *(cut.pieces for cut in cuts)))
 
 
 def replicas(cuts: tuple[Cut, ...], chosen: npt.NDArray[np.integer], nodes: npt.NDArray[np.integer]) -> Replicas:
@@ -105,7 +118,7 @@ def recognise(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The inverse of `replicas`: the cut of each sub-join and the nodes of its pieces; −1 where it has no replicas, or
     such as no cut makes."""
-    chosen, nodes = np.full(joins, -1, np.int64), np.full((joins, MOST), -1, np.int64)
+    chosen, nodes = np.full(joins, -1, np.int64), np.full((joins, most_pieces(cuts)), -1, np.int64)
     order = np.argsort(replicas.join, kind="stable")
     first = np.searchsorted(replicas.join[order], np.arange(joins + 1))
     boxes = np.column_stack([getattr(replicas, name) for name in SHARES])[order]

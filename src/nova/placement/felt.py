@@ -27,7 +27,7 @@ import numpy.typing as npt
 from nova.jit import kernel
 from nova.model.policy import PER_REPLICA
 from nova.model.problem import Bools, Floats
-from nova.placement.cuts import GRID, MOST, SLICE, Cut, table
+from nova.placement.cuts import GRID, SLICE, Cut, most_pieces, table
 from nova.placement.kernels import first_few, host_cost, slice_burst, slice_lateness
 
 Longs: TypeAlias = npt.NDArray[np.int64]
@@ -77,7 +77,7 @@ class Start:
     cut: Longs
     """Of each sub-join, −1 where it has no place yet."""
     where: Longs
-    """Hosts of its pieces, `MOST` columns."""
+    """Hosts of its pieces, one column each."""
     trials: int
     """Cuts tried in exchanges, in all. Only gains are kept: nothing is worse than at the start but what must move."""
 
@@ -106,7 +106,7 @@ def place(
     joins = len(left)
     floor = costs + rules[WAITING] * 1000.0 / hosts.limit
     order = np.argsort(floor, axis=1, kind="stable").astype(np.int32)
-    cut, where = np.full(joins, -1, np.int64), np.full((joins, MOST), -1, np.int64)
+    cut, where = np.full(joins, -1, np.int64), np.full((joins, most_pieces(cuts)), -1, np.int64)
     tried = np.zeros(len(cuts), np.int64)
     tried[last] = 1
     tried[[x for x, one in enumerate(cuts) if one.kind == SLICE]] = 2
@@ -330,8 +330,9 @@ def _best(task, world, cut, where, j, level, hosts, kept, values, reach):  # typ
 @kernel
 def _descend(task, world, cut, where, sequence, rounds):  # type: ignore[no-untyped-def]
     """Place what has no hosts, then let each sub-join look for better ones, until none finds any."""
-    hosts, kept, old = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
-    values = np.empty(MOST)
+    most = where.shape[1]
+    hosts, kept, old = np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.int64)
+    values = np.empty(most)
     level = 0
     for _ in range(rounds):
         changed = False
@@ -367,8 +368,9 @@ def _exchange(task, world, cut, where, trials, heat, seed):  # type: ignore[no-u
     if len(placed) < 2 or costs.shape[1] < 2:
         return
     chosen = np.empty(TAKEN + 1, np.int64)
-    old_cut, old_where = np.empty(TAKEN + 1, np.int64), np.empty((TAKEN + 1, MOST), np.int64)
-    hosts, kept, values = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64), np.empty(MOST)
+    most = where.shape[1]
+    old_cut, old_where = np.empty(TAKEN + 1, np.int64), np.empty((TAKEN + 1, most), np.int64)
+    hosts, kept, values = np.zeros(most, np.int64), np.zeros(most, np.int64), np.empty(most)
     taken = np.zeros(joins, np.bool_)
     gained = 0.0
     first_cut, first_where = cut.copy(), where.copy()

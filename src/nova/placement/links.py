@@ -11,7 +11,7 @@ from nova.model.load import shared_inputs
 from nova.model.merges import Merges, partials
 from nova.model.policy import OVERLOAD
 from nova.model.problem import Bools, Floats, Problem
-from nova.model.rates import known_rates
+from nova.model.rates import known_rates, result_shares
 from nova.model.replicas import Replicas
 from nova.model.subjoins import SubJoins
 
@@ -36,10 +36,10 @@ def ends_of(problem: Problem) -> Bools:
     return np.array(found, dtype=np.bool_).reshape(len(problem.links), 2, len(nodes))
 
 
-def crossing(joins: SubJoins, replicas: Replicas, ends: Bools, made: Floats) -> Crossing:
+def crossing(problem: Problem, joins: SubJoins, replicas: Replicas, ends: Bools, made: Floats) -> Crossing:
     """What crosses each link: the input of every sub-join on every host, counted as hosts are charged for it, and the
     results that it has `made`, in tuples/s by sub-join."""
-    join, node, left, right, share = shared_inputs(joins, replicas)
+    join, node, left, right, share = shared_inputs(joins, replicas, result_shares(problem, joins, replicas))
     results = made[join] * share
     flows = (
         (joins.left_node[join], node, left),
@@ -62,7 +62,8 @@ def link_totals(
     ends, made = ends_of(problem), made_by(problem, joins)
     if merged is None:
         merged = np.isin(np.arange(len(problem.queries)), merges.query)
-    totals = crossing(joins, replicas, ends, np.where(merged[joins.query], 0.0, made)).totals(len(ends))
+    straight = np.where(merged[joins.query], 0.0, made)
+    totals = crossing(problem, joins, replicas, ends, straight).totals(len(ends))
     if not merged.any():
         return totals
     sent = partials(problem, joins, replicas, merges)

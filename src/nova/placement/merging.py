@@ -20,7 +20,7 @@ from nova.model.merges import NO_MERGES, Merges, groups_per_s, mergeable_queries
 from nova.model.options import LEG_WEIGHTS, Options
 from nova.model.policy import DENSE, MERGE_LEVELS, MOST_SENDERS, OVERFULL_MS, OVERLOAD, PER_MERGE, UNLIMITED, usable
 from nova.model.problem import Bools, Floats, Problem
-from nova.model.rates import counts, result_rates
+from nova.model.rates import replica_counts, result_rates
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
@@ -61,7 +61,7 @@ class _Shared:
         self.load = node_loads(joins, replicas, n)
         """Tuples/s of joins and merges on each node."""
         self.by_rate = options.objective == "network"
-        weighs = counts(problem, joins, options)[replicas.join] * replicas.volume
+        weighs = replica_counts(problem, joins, replicas, options)
         self.present: Floats = np.bincount(replicas.node, weighs, n).astype(np.float64)
         """Sub-joins on each node, as often as they count."""
         self.query, self.weight = joins.query[replicas.join], LEG_WEIGHTS[options.objective][2] * weighs

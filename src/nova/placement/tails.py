@@ -14,7 +14,7 @@ from nova.model.felt import batches, mean_way, quantiles, steady_waits
 from nova.model.load import shared_inputs
 from nova.model.problem import Floats, Ints, Problem
 from nova.model.queue import WEIGHTS
-from nova.model.rates import result_rates
+from nova.model.rates import result_rates, result_shares
 from nova.model.replicas import Replicas
 from nova.model.subjoins import SubJoins
 
@@ -26,7 +26,7 @@ def felt_figures(
 ) -> Floats:
     """Mean, p90 and p99 in ms; zeros where there are no results to feel, infinite where queues never settle. `between`
     tells ways in ms, `scv` the variability of arrivals, which waits grow with."""
-    join, node, left, right, share = shared_inputs(joins, replicas)
+    join, node, left, right, share = shared_inputs(joins, replicas, result_shares(problem, joins, replicas))
     results = result_rates(problem, joins)[join] * share
     if not results.sum() > 0:
         return np.zeros(1 + len(QUANTILES))
@@ -42,6 +42,18 @@ def felt_figures(
     waits = scv * steady_waits(node, rho, service, batch, window, far - near)
     mean = float(results @ (fixed + mean_way(near, far, window) + waits @ WEIGHTS) / results.sum())
     return np.array([mean, *quantiles(QUANTILES, results, near, far, fixed, window, waits)])
+
+
+def under_way(problem: Problem, joins: SubJoins, replicas: Replicas, between: Callable[[Ints, Ints], Floats]) -> float:
+    """Tuples and results under way, in tuples/s × ms."""
+    join, node, left, right, share = shared_inputs(joins, replicas, result_shares(problem, joins, replicas))
+    made = result_rates(problem, joins)[join] * share
+    ways = (
+        between(joins.left_node[join], node),
+        between(joins.right_node[join], node),
+        between(node, joins.sink[join]),
+    )
+    return float(left @ ways[0] + right @ ways[1] + made @ ways[2])
 
 
 def least_regret(figures: Sequence[Floats]) -> int:

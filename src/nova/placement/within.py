@@ -67,7 +67,7 @@ def breaks_bounds(problem: Problem, joins: SubJoins, replicas: Replicas) -> Rows
         left = replicas.take(np.flatnonzero(~np.isin(replicas.join, gone)))
         budgets = np.array([link.budget for link in problem.links])
         made = made_by(problem, joins)
-        gone = np.concatenate([gone, _too_many(joins, left, ends_of(problem), made, budgets)])
+        gone = np.concatenate([gone, _too_many(problem, joins, left, made, budgets)])
     return gone
 
 
@@ -88,10 +88,10 @@ def _too_heavy(problem: Problem, joins: SubJoins, replicas: Replicas, memory: Fl
     return np.array(gone, np.intp)
 
 
-def _too_many(joins: SubJoins, replicas: Replicas, ends: Bools, made: Floats, budgets: Floats) -> Rows:
+def _too_many(problem: Problem, joins: SubJoins, replicas: Replicas, made: Floats, budgets: Floats) -> Rows:
     """Sub-joins without which no link is above its budget: of the fullest link, the one that sends most over it, and so
     on."""
-    sent = crossing(joins, replicas, ends, made)
+    sent = crossing(problem, joins, replicas, ends_of(problem), made)
     rates = np.zeros((len(budgets), len(joins)))
     np.add.at(rates, (sent.link, sent.join), sent.rate)
     gone: list[int] = []
@@ -130,7 +130,7 @@ class _Within:
             self.others = node_loads(joins, kept, len(problem.nodes))
             self.memory = self.memory - memory_loads(problem, joins, kept)
             if problem.links:
-                self.taken = crossing(joins, kept, self.ends, self.made).totals(len(self.budgets))
+                self.taken = crossing(problem, joins, kept, self.ends, self.made).totals(len(self.budgets))
 
     def place(self, rows: Rows) -> Assignment:
         spared: list[frozenset[int]] = [frozenset()] * len(self.joins)
@@ -210,7 +210,7 @@ class _Within:
 
     def _sent(self, found: Assignment) -> tuple[Floats, Floats]:
         """Tuples/s over each link: in all, with what is kept, and by sub-join that was placed."""
-        sent = crossing(self.joins, found.replicas, self.ends, self.made)
+        sent = crossing(self.problem, self.joins, found.replicas, self.ends, self.made)
         rates = np.zeros((len(self.budgets), len(self.joins)))
         np.add.at(rates, (sent.link, sent.join), sent.rate)
         return self.taken + rates.sum(axis=1), rates
@@ -220,7 +220,9 @@ class _Within:
         told = over_budget(self.problem, self._sent(found)[0])
         if not told:
             return found
-        gone = _too_many(self.joins, found.replicas, self.ends, self.made, np.maximum(self.budgets - self.taken, 0.0))
+        gone = _too_many(
+            self.problem, self.joins, found.replicas, self.made, np.maximum(self.budgets - self.taken, 0.0)
+        )
         return self._without(found, gone, ("the links cannot take the load:", *(f"  {line}" for line in told)))
 
     def _hosts(self, row: int, spared: frozenset[int]) -> Bools:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import skewed
 import streams
 from builders import SMALL, invoke, write_scenario
 from nova import optimizer
@@ -200,6 +201,12 @@ def test_bad_tuples_of_a_recording_are_counted_when_it_is_played(spark: Any, tmp
     assert report["results"] == plain(left, right).total()
     (letter,) = dead(tmp_path / "run")
     assert "yesterday" in letter["record"]
+
+
+def test_a_heavy_key_is_joined_by_the_hosts_of_its_grid(spark: Any, tmp_path: Path) -> None:
+    loaded, plan, wanted = skewed.recorded(tmp_path / "s", numbers=True)
+    run(spark, loaded, plan, tmp_path / "run", until_end=True)
+    skewed.is_right(streams.read_results(tmp_path / "run" / "results"), loaded, plan, wanted, 7)
 
 
 def test_a_recording_is_replayed_at_its_speed(spark: Any, tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
+import skewed
 import streams
 from builders import SMALL, invoke, write_scenario
 from nova import optimizer
 from nova.model.errors import InvalidInput
+from nova.model.load import node_loads
 from nova.scenario import load
 from nova.spark.job.run import Run, Settings
 from nova.spark.realtime.run import RealtimeRun, slots, why_not
@@ -83,6 +85,16 @@ def test_two_queries_over_recordings(spark: Any, tmp_path: Path) -> None:
         assert len(mine) == plain(left, right, REGIONS, ms * 1000).total() > 10
         assert {(row["left_unit"], row["right_unit"]) for row in mine} == {("p", "h")}
     assert len({row["id"] for row in rows}) == len(rows)
+
+
+def test_a_heavy_key_is_joined_by_the_hosts_of_its_grid(spark: Any, tmp_path: Path) -> None:
+    loaded, plan, wanted = skewed.recorded(tmp_path / "s", numbers=False)
+    running = RealtimeRun(spark, loaded, plan, Settings(tmp_path / "run", until_end=True, speed=10.0))
+    running.start()
+    running.wait()
+    skewed.is_right(streams.read_results(tmp_path / "run" / "results"), loaded, plan, wanted, "s7")
+    planned = sum(host["planned_tuples_per_s"] for host in running.report()["hosts"])
+    assert planned == pytest.approx(node_loads(plan.joins, plan.replicas, len(loaded.problem.nodes)).sum())
 
 
 def test_what_can_be_had_in_real_time(tmp_path: Path) -> None:

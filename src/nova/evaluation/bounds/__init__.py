@@ -45,13 +45,14 @@ from nova.evaluation.bounds.prices import dense_prices, space_prices
 from nova.evaluation.metrics import Distances
 from nova.model.options import LEG_WEIGHTS, Options
 from nova.model.plan import Plan
-from nova.model.policy import key_ranges, may_slice
+from nova.model.policy import alone, key_ranges, may_slice
 from nova.model.prices import Prices
 from nova.model.problem import Bools, Floats, Problem
 from nova.model.rates import counts
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
 from nova.model.ways import Chained
+from nova.placement.skew import Parts
 
 Kind = Literal["lp", "lagrangian", "unconstrained", "felt", "sampled", "chained", "anywhere"]
 
@@ -141,8 +142,12 @@ def _felt(
     exact: int,
     guide: Plan | None,
 ) -> Bound:
-    """The bound with time at hosts; never below the one without."""
+    """The bound with time at hosts; never below the one without. Heavy keys that may have hosts of their own count by
+    themselves: their results weigh more than their tuples."""
     start = perf_counter()
+    parts = Parts.of(problem, joins, options)
+    if parts is not None and len(parts.joins) * np.count_nonzero(problem.nodes.room > 0) <= exact:
+        problem, joins = parts.problem, parts.joins
     nodes, legs, priced = problem.nodes, LEG_WEIGHTS[options.objective], Prices.of(problem, joins, options)
     counted, hosts = counts(problem, joins, options), np.flatnonzero(nodes.room > 0)
     fits = float(nodes.room[hosts].sum()) >= float(joins.demand.sum()) * (1 - 1e-12)
@@ -170,9 +175,11 @@ def _felt(
 
 
 def _divisible(problem: Problem, joins: SubJoins, options: Options, guide: Plan | None) -> Bools:
-    """Which sub-joins divide at no extra load: by key, or by windows. `auto` deals out windows only where nothing else
+    """Which sub-joins divide at no extra load: by key (where heavy keys have hosts of their own, as if they did), or by
+    windows. `auto` deals out windows only where nothing else
     fits, so not where its own plan, the `guide`, has none."""
-    keyed = np.array([key_ranges(query.key) >= 2 for query in problem.queries]) & (options.partition in ("auto", "key"))
+    keyed = np.array([key_ranges(query.key) >= 2 or alone(query) > 0 for query in problem.queries])
+    keyed &= options.partition in ("auto", "key")
     windows = np.array([may_slice(query.window_ms, options) for query in problem.queries])
     if options.partition == "auto" and guide is not None:
         windows &= bool((guide.replicas.slice_to - guide.replicas.slice_from < 1).any())

@@ -3,7 +3,8 @@
 A *group* is one sub-join on one host: all boxes of it there share the tuples that reach it. Deliveries stand in one
 array, group by group, in each group first the left tuples, then the right ones, each in order of event time.
 `split[g] = (start of left, start of right, end)`. `boxes` holds one row per replica, sorted by group: left_from,
-left_to, right_from, right_to, slice_from, slice_to, key_from, key_to.
+left_to, right_from, right_to, slice_from, slice_to, key_from, key_to. Keys are places on the key axis;
+`edges[at[g]:at[g + 1]]` says where the ranges of heavy keys begin on the axis of group g, and where that of all others.
 """
 
 from __future__ import annotations
@@ -20,6 +21,22 @@ from nova.routing.position import GOLDEN
 def window_position(window: int) -> float:
     """Where window number `window` sits in [0, 1)."""
     return (window * GOLDEN) % 1.0
+
+
+@inline
+def kind_of(edges: Floats, first: int, last: int, key: float) -> int:
+    """Which of the ranges that begin at rows first … last − 1 of `edges` a key lies in: a heavy one, or the last."""
+    kind = 0
+    while first + kind + 1 < last and edges[first + kind + 1] <= key:
+        kind += 1
+    return kind
+
+
+@inline
+def place_of(edges: Floats, first: int, last: int, key: float) -> float:
+    """Where a key counts: a heavy one where its range begins."""
+    kind = kind_of(edges, first, last, key)
+    return key if first + kind == last - 1 else edges[first + kind]
 
 
 @inline
@@ -42,6 +59,8 @@ def deliver(
     born: Floats,
     position: Floats,
     key: Floats,
+    at: Longs,
+    edges: Floats,
 ) -> tuple[Longs, Ints, Longs]:
     """Which tuples go to which group: (tuple of each delivery, group of each delivery, split).
 
@@ -56,21 +75,23 @@ def deliver(
             s = inputs[g, side]
             for t in range(start[s], start[s + 1]):
                 window = window_position(int(born[t] / window_s[g]))
-                if wanted(boxes, first[g], first[g + 1], side, position[t], window, key[t]):
+                place = place_of(edges, at[g], at[g + 1], key[t])
+                if wanted(boxes, first[g], first[g + 1], side, position[t], window, place):
                     total += 1
             split[g, side + 1] = total
     tuple_of = np.empty(total, np.int64)
     group_of = np.empty(total, np.int32)
-    at = 0
+    done = 0
     for g in range(n):
         for side in range(2):
             s = inputs[g, side]
             for t in range(start[s], start[s + 1]):
                 window = window_position(int(born[t] / window_s[g]))
-                if wanted(boxes, first[g], first[g + 1], side, position[t], window, key[t]):
-                    tuple_of[at] = t
-                    group_of[at] = g
-                    at += 1
+                place = place_of(edges, at[g], at[g + 1], key[t])
+                if wanted(boxes, first[g], first[g + 1], side, position[t], window, place):
+                    tuple_of[done] = t
+                    group_of[done] = g
+                    done += 1
     return tuple_of, group_of, split
 
 
@@ -169,16 +190,18 @@ def match(
     arrival: Floats,
     finish: Floats,
     window_s: Floats,
+    at: Longs,
+    edges: Floats,
     chance: Floats,
     seed: int,
 ) -> tuple[Floats, Floats, Floats, Ints]:
-    """Pairs that match, each with probability `chance[g]`: when both are served, when both had arrived, when the later
-    one was born, the group."""
+    """Pairs that match: when both are served, when both had arrived, when the later one was born, the group.
+    `chance[at[g] + r]` is the probability that two tuples of group g with keys in range r of its axis match."""
     none = (np.empty(0), np.empty(0), np.empty(0), np.empty(0, np.int32))
     streams = (tuple_of, born, position, key, arrival, finish)
-    total = _match(first, boxes, split, streams, window_s, chance, seed, False, none)
+    total = _match(first, boxes, split, streams, window_s, at, edges, chance, seed, False, none)
     found = (np.empty(total), np.empty(total), np.empty(total), np.empty(total, np.int32))
-    _match(first, boxes, split, streams, window_s, chance, seed, True, found)
+    _match(first, boxes, split, streams, window_s, at, edges, chance, seed, True, found)
     return found
 
 
@@ -189,6 +212,8 @@ def _match(
     split: Longs,
     streams: tuple[Longs, Floats, Floats, Floats, Floats, Floats],
     window_s: Floats,
+    at: Longs,
+    edges: Floats,
     chance: Floats,
     seed: int,
     fill: bool,
@@ -200,40 +225,51 @@ def _match(
     ready, there, latest, group = found
     total = 0
     for g in range(len(first) - 1):
-        if chance[g] <= 0.0:
-            continue
         lefts = np.empty(split[g, 1] - split[g, 0], np.int64)
         rights = np.empty(split[g, 2] - split[g, 1], np.int64)
+        kinds = at[g + 1] - at[g]
         for k in range(first[g], first[g + 1]):
-            i, r = split[g, 0], split[g, 1]
-            met = min(1.0, chance[g] / (boxes[k, 7] - boxes[k, 6]))  # partners share a key: they are in one range
-            while i < split[g, 1] and r < split[g, 2]:
-                w = min(int(born[tuple_of[i]] / window_s[g]), int(born[tuple_of[r]] / window_s[g]))
-                in_slice = boxes[k, 4] <= window_position(w) < boxes[k, 5]
-                m = 0
-                while i < split[g, 1] and int(born[tuple_of[i]] / window_s[g]) == w:
-                    a = tuple_of[i]
-                    if in_slice and boxes[k, 0] <= position[a] < boxes[k, 1] and boxes[k, 6] <= key[a] < boxes[k, 7]:
-                        lefts[m] = i
-                        m += 1
-                    i += 1
-                n = 0
-                while r < split[g, 2] and int(born[tuple_of[r]] / window_s[g]) == w:
-                    b = tuple_of[r]
-                    if in_slice and boxes[k, 2] <= position[b] < boxes[k, 3] and boxes[k, 6] <= key[b] < boxes[k, 7]:
-                        rights[n] = r
-                        n += 1
-                    r += 1
-                at = _gap(met) - 1
-                while at < m * n:
-                    if fill:
-                        x, y = lefts[at // n], rights[at % n]
-                        ready[total] = max(finish[x], finish[y])
-                        there[total] = max(arrival[x], arrival[y])
-                        latest[total] = max(born[tuple_of[x]], born[tuple_of[y]])
-                        group[total] = g
-                    total += 1
-                    at += _gap(met)
+            for kind in range(kinds):
+                met, low, high = chance[at[g] + kind], edges[at[g] + kind], boxes[k, 7]
+                if kind < kinds - 1:  # a heavy key: all of it is where its range begins
+                    if not boxes[k, 6] <= low < high:
+                        continue
+                    high = edges[at[g] + kind + 1]
+                else:  # partners share a key: they are in one range of the others
+                    low = max(low, boxes[k, 6])
+                    if low >= high:
+                        continue
+                    met = min(1.0, met * (1.0 - edges[at[g] + kind]) / (high - low))
+                if met <= 0.0:
+                    continue
+                i, r = split[g, 0], split[g, 1]
+                while i < split[g, 1] and r < split[g, 2]:
+                    w = min(int(born[tuple_of[i]] / window_s[g]), int(born[tuple_of[r]] / window_s[g]))
+                    in_slice = boxes[k, 4] <= window_position(w) < boxes[k, 5]
+                    m = 0
+                    while i < split[g, 1] and int(born[tuple_of[i]] / window_s[g]) == w:
+                        a = tuple_of[i]
+                        if in_slice and boxes[k, 0] <= position[a] < boxes[k, 1] and low <= key[a] < high:
+                            lefts[m] = i
+                            m += 1
+                        i += 1
+                    n = 0
+                    while r < split[g, 2] and int(born[tuple_of[r]] / window_s[g]) == w:
+                        b = tuple_of[r]
+                        if in_slice and boxes[k, 2] <= position[b] < boxes[k, 3] and low <= key[b] < high:
+                            rights[n] = r
+                            n += 1
+                        r += 1
+                    pair = _gap(met) - 1
+                    while pair < m * n:
+                        if fill:
+                            x, y = lefts[pair // n], rights[pair % n]
+                            ready[total] = max(finish[x], finish[y])
+                            there[total] = max(arrival[x], arrival[y])
+                            latest[total] = max(born[tuple_of[x]], born[tuple_of[y]])
+                            group[total] = g
+                        total += 1
+                        pair += _gap(met)
     return total
 
 

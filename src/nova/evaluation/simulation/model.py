@@ -12,7 +12,9 @@ from nova.evaluation.simulation.result import Arrivals, Longs, SimulationResult,
 from nova.model.errors import InvalidInput
 from nova.model.plan import Plan
 from nova.model.problem import Floats, Ints, Problem
+from nova.model.rates import known_rates, result_parts, result_shares
 from nova.model.replicas import SHARES, Replicas
+from nova.model.skew import KeyAxis
 
 BURST = 4.0
 """Tuples of a burst on average. Their number is geometric, and all of a burst are born at once."""
@@ -89,9 +91,10 @@ def simulate(
     groups = Groups.of(plan.replicas)
     windows = np.array([query.window_ms / 1000.0 for query in problem.queries])
     window_s = windows[joins.query[groups.join]] if len(groups.join) else np.empty(0)
+    axes = _axes(problem, joins.query[groups.join])
     inputs = np.column_stack([joins.left[groups.join], joins.right[groups.join]]).astype(np.int32)
     tuple_of, group_of, split = kernels.deliver(
-        groups.first, inputs, window_s, groups.boxes, start, born, position, key
+        groups.first, inputs, window_s, groups.boxes, start, born, position, key, *axes[:2]
     )
 
     from_left = between(joins.left_node[groups.join], groups.node) / 1000.0
@@ -116,7 +119,7 @@ def simulate(
     source = np.where(is_left, inputs[group_of, 0], inputs[group_of, 1]).astype(np.int32)
 
     streams = (tuple_of, born, position, key, arrival, finish)
-    ready, there, latest, of_group, kept = _results(plan, groups, split, streams, window_s, rng)
+    ready, there, latest, of_group, kept = _results(problem, plan, groups, split, streams, window_s, axes, rng)
     at_sink = ready + to_sink[of_group]
     return SimulationResult(
         approach=plan.approach,
@@ -156,26 +159,49 @@ def simulate(
     )
 
 
+def _axes(problem: Problem, query: Ints) -> tuple[Longs, Floats, Floats]:
+    """The key axes of groups of these queries, one after the other: where each begins, the edges of ranges of keys, and
+    how many times likelier than any two tuples those of a range match."""
+    each, more = [], []
+    for one in problem.queries:
+        axis = KeyAxis.of(one)
+        each.append(np.array(axis.edges))
+        more.append(result_parts(one, axis) / np.diff([*axis.edges, 1.0]) ** 2 if axis else np.ones(1))
+    at = np.concatenate([[0], np.cumsum([len(each[q]) for q in query])]).astype(np.int64)
+    edges, times = (np.concatenate([np.empty(0), *(columns[q] for q in query)]) for columns in (each, more))
+    return at, edges, times
+
+
 def _results(
+    problem: Problem,
     plan: Plan,
     groups: Groups,
     split: Longs,
     streams: tuple[Longs, Floats, Floats, Floats, Floats, Floats],
     window_s: Floats,
+    axes: tuple[Longs, Floats, Floats],
     rng: np.random.Generator,
 ) -> tuple[Floats, Floats, Floats, Ints, float]:
     """The results: when both tuples are served, when both had arrived, when the later one was born, the group; and the
     share drawn."""
     joins, born = plan.joins, streams[1]
     candidates = (joins.left_rate * joins.right_rate)[groups.join] * window_s
-    stated = np.nan_to_num(joins.output_rate[groups.join], nan=np.inf)
+    heavy = np.array([bool(KeyAxis.of(query)) for query in problem.queries])[joins.query]
+    stated = np.nan_to_num(np.where(heavy, known_rates(problem, joins), joins.output_rate)[groups.join], nan=np.inf)
     chance = np.minimum(1.0, np.divide(stated, candidates, out=np.ones(len(stated)), where=candidates > 0))
     lefts, rights = split[:, 1] - split[:, 0], split[:, 2] - split[:, 1]
     spread = np.divide(window_s, born.max(initial=0.0), out=np.ones(len(window_s)), where=born.size > 0)
-    expected = float((chance * lefts * rights * np.minimum(1.0, spread)).sum())
+    pairs = chance * lefts * rights * np.minimum(1.0, spread)
+    if heavy.any():  # those of a heavy key match far more often
+        share = result_shares(problem, joins, plan.replicas)[np.lexsort((plan.replicas.node, plan.replicas.join))]
+        of_group = np.add.reduceat(share, groups.first[:-1])
+        pairs = np.where(heavy[groups.join], chance * candidates * of_group * born.max(initial=0.0), pairs)
+    expected = float(pairs.sum())
     kept = min(1.0, MAX_RESULTS / expected) if expected > 0 else 1.0
+    at, edges, more = axes
+    likely = np.minimum(1.0, np.repeat(chance, np.diff(at)) * more) * kept
     ready, there, latest, of_group = kernels.match(
-        groups.first, groups.boxes, split, *streams, window_s, chance * kept, int(rng.integers(2**31))
+        groups.first, groups.boxes, split, *streams, window_s, at, edges, likely, int(rng.integers(2**31))
     )
     return ready, there, latest, of_group, kept
 

@@ -104,7 +104,7 @@ def simulated(problem: Problem, parameters: Parameters, options: Options) -> Row
     placement, seconds = run(parameters["approach"], problem, space, options)
     plan = placement.plan
     outcome = simulate(problem, plan, parameters["seconds"], seed=parameters["seed"], distances=placement.distances)
-    load = node_load(flows(plan), len(problem.nodes))
+    load = node_load(flows(problem, plan), len(problem.nodes))
     per_join = np.bincount(plan.replicas.join, minlength=len(plan.joins))
     return {
         **_latencies(outcome),
