@@ -9,6 +9,7 @@ import json
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -269,6 +270,7 @@ def test_kafka_rates(tmp_path: Path) -> None:
     ("kind", "content", "message"),
     [
         ("k8s", {"items": []}, "kubectl get nodes"),
+        ("k8s", {"kind": "PodList", "items": [{"kind": "Pod", "metadata": {"name": "p"}}]}, "a node expected"),
         (
             "k8s",
             {"items": [{"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "lots"}}}]},
@@ -301,6 +303,25 @@ def test_a_table_of_consumer_groups_without_a_column_is_told(tmp_path: Path) -> 
     told = invoke("import", "kafka", tmp_path / "before.txt", tmp_path / "before.txt", "--seconds", "5")
     assert told.exit_code == 2
     assert "before.txt, field line 1: no column TOPIC beside LOG-END-OFFSET" in told.stderr
+
+
+def test_pools_and_the_owners_labels_of_kubernetes_nodes(tmp_path: Path) -> None:
+    def node(name: str, labels: dict[str, str], cpu: str = "940m") -> dict[str, Any]:
+        metadata, status = {"name": name, "labels": labels}, {"allocatable": {"cpu": cpu, "memory": "3.7G"}}
+        return {"kind": "Node", "metadata": metadata, "status": status}
+
+    nodes = [
+        node("a", {"eks.amazonaws.com/nodegroup": "gpu", "gpu": "true", "capacity": "9", "region": "mine"}),
+        node("b", {"cloud.google.com/gke-nodepool": "small", "topology.kubernetes.io/region": "west3", "region": "x"}),
+    ]
+    (tmp_path / "nodes.json").write_text(json.dumps({"kind": "List", "items": nodes}))
+    invoke("import", "k8s", tmp_path / "nodes.json", "-o", tmp_path, "--per-core", "2000/s")
+    a, b = rows(tmp_path / "nodes.csv")
+    assert (a["capacity"], a["label_capacity"], a["cores"]) == ("1880.0", "9", "0.94")
+    assert [(row["pool"], row["gpu"], row["region"]) for row in (a, b)] == [
+        ("gpu", "true", "mine"),
+        ("small", "", "west3"),
+    ]
 
 
 @pytest.mark.parametrize("field", ["spec.taints", "status.conditions", "status.addresses"])

@@ -27,7 +27,7 @@ def k8s(
     per_core: str = typer.Option("1000/s", help="Tuples/s of join input per core; `nova calibrate` measures it."),
     as_json: bool = JSON,
 ) -> None:
-    """Nodes of a Kubernetes cluster: allocatable cores, zones, addresses. Writes `nodes.csv`.
+    """Nodes of a Kubernetes cluster: allocatable cores, zones, addresses, labels. Writes `nodes.csv`.
 
     Example: `kubectl get nodes -o json > nodes.json && nova import k8s nodes.json -o my --per-core 2000/s`
     """

@@ -21,6 +21,15 @@ OLD_LABELS = {
     "beta.kubernetes.io/arch": "arch",
 }
 """As clusters before 1.17 call them; newer ones often have both."""
+POOLS = {
+    "kubernetes.azure.com/agentpool": "pool",
+    "cloud.google.com/gke-nodepool": "pool",
+    "eks.amazonaws.com/nodegroup": "pool",
+    "karpenter.sh/nodepool": "pool",
+}
+"""The group of like machines that a cloud's node is of."""
+MEANT = re.compile(r"id|capacity|hosts|bandwidth|busy|memory|height|[xyz][0-9]*|address|cores|memory_gb|pool", re.ASCII)
+"""Columns of a table of nodes that a label of the cluster's owner must not take."""
 CLOSING = ("NoSchedule", "NoExecute")
 """Effects of taints that keep pods away."""
 _SCALE = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3} | {
@@ -40,8 +49,9 @@ def quantity(text: object) -> float:
 
 
 def read(path: Path, per_core: float) -> Imported:
-    """One row per node: capacity from its allocatable cores at `per_core` tuples/s each, its address, zone and region.
-    Nodes that are not ready, cordoned or tainted against pods host no joins."""
+    """One row per node: capacity from its allocatable cores at `per_core` tuples/s each, its address, zone, region and
+    pool, and the labels without a prefix, which are the owner's. Nodes that are not ready, cordoned or tainted against
+    pods host no joins."""
     document = need(read_any(path), dict, path, "")
     items = document.get("items", [document] if document.get("kind") == "Node" else None)
     if not isinstance(items, list) or not items:
@@ -56,6 +66,9 @@ def read(path: Path, per_core: float) -> Imported:
 
 
 def _node(item: dict[str, Any], path: Path, k: int, per_core: float) -> Row:
+    if item.get("kind", "Node") != "Node":
+        hint = "a node expected: write them with `kubectl get nodes -o json`"
+        raise wrong(path, hint, f"items.{k}.kind", item["kind"])
     metadata = need(item.get("metadata"), dict, path, f"items.{k}.metadata")
     status = need(item.get("status", {}), dict, path, f"items.{k}.status")
     spec = need(item.get("spec") or {}, dict, path, f"items.{k}.spec")
@@ -80,9 +93,10 @@ def _node(item: dict[str, Any], path: Path, k: int, per_core: float) -> Row:
         "capacity": float(f"{cores * per_core:.6g}"),
         "hosts": "true" if open_ else "false",
         "address": addresses.get("InternalIP", ""),
-        "cores": cores,
+        "cores": float(f"{cores:.6g}"),
         "memory_gb": round(memory / 1e9, 2),
-        **{column: labels[label] for label, column in (OLD_LABELS | LABELS).items() if label in labels},
+        **{f"label_{name}" if MEANT.fullmatch(name) else name: labels[name] for name in labels if "/" not in name},
+        **{column: labels[label] for label, column in (OLD_LABELS | LABELS | POOLS).items() if label in labels},
     }
 
 
