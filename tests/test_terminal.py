@@ -17,6 +17,17 @@ LONG = "a-source-with-a-name-of-its-own ⋈ another-one-with-a-name-that-is-as-l
         (WIDE, [1_000_000, 300_000, 12.3, 10.2, 1.21, 1234.5, 0, 3.21, 312_345]),
         (["sub-join", "host", "tuples/s", "way, ms"], [LONG, "host.with.a.long.name.example.org", 50.0, 230.1]),
         (["approach", "mean"], ["[bold]nova[/bold]", 1.0]),
+        (
+            ["change", "sub-join", "host", "share", "from window", "reason"],
+            [
+                "repartition",
+                LONG,
+                "depot (all) → depot (left 0–0.5)",
+                "all",
+                "next",
+                "room on depot after re-planning: " * 3,
+            ],
+        ),
     ],
 )
 def test_nothing_is_cut_off(

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 console = Console()
-WORD = 10
+WORD = 12
 """Characters of a word in a text that are kept together; longer ones, as ids may be, break anywhere."""
 
 
@@ -43,18 +43,34 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
         pad_edge=framed,
         padding=(0, int(framed)),
     )
-    natural = sum(max(map(cell_len, [name, *(row[i] for row in cells)])) + 3 for i, name in enumerate(columns)) + 1
-    for name, right, width in zip(columns, numeric, least, strict=True):
+    natural = [max(map(cell_len, [name, *(row[i] for row in cells)])) for i, name in enumerate(columns)]
+    frame = 3 * len(columns) + 1
+    narrow = sum(natural) + frame > console.width
+    wanted = [few if right else all_ for few, all_, right in zip(least, natural, numeric, strict=True)]
+    widths = _widths(least, wanted, console.width - frame) if narrow and framed else [None] * len(columns)
+    for name, right, width, given in zip(columns, numeric, least, widths, strict=True):
         drawn.add_column(
             Text(name),
             justify="right" if right else "left",
             overflow="fold",
             min_width=width,
-            width=width if right and natural > console.width else None,
+            width=given or (width if right and narrow else None),
         )
     for row in cells:
         drawn.add_row(*map(Text, row))
     console.print(drawn)
+
+
+def _widths(least: Sequence[int], natural: Sequence[int], room: int) -> list[int | None]:
+    """Widths of columns that are wider together than the room: what is left beyond the least goes to the narrowest of
+    those that want more, character by character."""
+    widths = list(least)
+    for _ in range(room - sum(least)):
+        wanting = [i for i in range(len(widths)) if widths[i] < natural[i]]
+        if not wanting:
+            break
+        widths[min(wanting, key=lambda i: widths[i])] += 1
+    return list(widths)
 
 
 def _cell(value: Any) -> str:
