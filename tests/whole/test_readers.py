@@ -24,6 +24,7 @@ from builders import FILES, SMALL, invoke, write_events, write_files, write_scen
 from mutations import damage
 from nova.model import plan as plans
 from nova.model.errors import NovaError
+from nova.model.reading import read_bytes
 
 SHORT, LONG = 20, 500
 """Inputs of each reader in the short and in the long run."""
@@ -410,9 +411,7 @@ def _plan_sql_text(folder: Path) -> None:
             {"id": f"w{n}", "node": f"edge{n}", "rate": 25, "region": r} for n, r in ((1, "north"), (2, "south"))
         ]
     }
-    if not (folder / "query.sql").is_file():
-        return  # only texts are damaged here
-    text = (folder / "query.sql").read_bytes().decode(errors="replace")
+    text = read_bytes(folder / "query.sql", "a query").decode(errors="replace")
     document["queries"] = [{"id": "q", "sink": "hq", "sql": text}]
     for node in document["nodes"]:
         node["capacity"] *= 100

@@ -79,7 +79,11 @@ def ordinary(path: Path) -> Path:
 def whole(path: Path) -> bytes:
     """All bytes of a file; one that does not fit into memory is refused before it is read."""
     refuse_beyond(str(path), "the file", ordinary(path).stat().st_size)
-    return path.read_bytes()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        error.filename = str(path)  # Python names the file only where it cannot be opened
+        raise
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:

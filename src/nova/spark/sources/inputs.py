@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from nova.spark.sources import replay
 
 FILES = ("csv", "json", "parquet")
-MOST_BYTES = 64 * 2**20
+MOST_BYTES = 8 * 2**20
 """Files that a batch takes in at most, unless a scenario says otherwise; but always one."""
 
 
