@@ -11,6 +11,7 @@ import pytest
 import handmade
 import skewed
 from nova.evaluation.explain import Candidate, Explainer, JoinExplained
+from nova.evaluation.metrics import evaluate
 from nova.model.errors import InvalidInput
 from nova.model.options import Options
 from nova.model.problem import Latency, Nodes, Problem
@@ -226,6 +227,7 @@ def test_a_heavy_key_with_hosts_of_its_own_is_told() -> None:
     assert told.cut == "boxes"
     assert f"{len(plan.replicas)} boxes (key 'a', 60% of its tuples, has {heavy})" in told.why
     assert sum(part.share for part in told.parts) == pytest.approx(1.0)
+    assert told.cost_ms == pytest.approx(evaluate(problem, plan).cost_latency_ms)
 
 
 def test_ranges_of_keys_are_told() -> None:

@@ -359,7 +359,7 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
     boxes, joins = plan.replicas, plan.joins
     ends = (joins.left_node[boxes.join], joins.right_node[boxes.join], joins.sink[boxes.join])
     legs = [reach.between(boxes.node, end) for end in ends]
-    share = plan.replicas.volume
+    share = result_shares(problem, joins, boxes)
     by_legs = {
         name: sum(w * leg for w, leg in zip(weights, legs, strict=True)) for name, weights in LEG_WEIGHTS.items()
     }
