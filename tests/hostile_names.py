@@ -11,5 +11,6 @@ HOSTILE = (
     "'; DROP TABLE t; --", "x" * 300, "a.b", "%", "_", "@x", "a\u00a0b",
 )  # fmt: skip
 """Printable, so they are ids like any other."""
-REFUSED = ("a\ntouch pwned", "a\rb", "a\tb", "a\x00b", "a\x1b[2Jb", "a\x7fb", "a\u2028b", "a\u202eb", "a\x85b")
+REFUSED = ("a\ntouch pwned", "a\rb", "a\tb", "a\x00b", "a\x1b[2Jb", "a\x7fb", "a\u2028b", "a\u202eb", "a\x85b",
+           "a\u200eb", "a\u200fb", "a\u061cb", "a\u200bb", "a\u2060b", "a\ufff9b")  # fmt: skip
 """Not printable: refused at the door."""
