@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import shutil
+import socket
+import ssl
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +57,38 @@ def test_tls_and_a_password_by_reference(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("NOVA_TEST_PASSWORD")
     with pytest.raises(InvalidInput, match="no such environment variable"):
         Broker.parse(at, "x").client("c", persistent=False)
+
+
+def test_what_is_wrong_with_certificates_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="field key: a key needs the certificate"):
+        Broker.parse("mqtts://h/t?key=k.pem", "x")
+    meant = Broker.parse("mqtts://h/t?ca=ca.pem", "x", {"cert": "/a/c.pem"}, tmp_path)
+    assert (meant.ca, meant.cert, meant.key) == (f"{tmp_path}/ca.pem", "/a/c.pem", None)
+    with pytest.raises(NovaError, match=r"no such file: .*/ca\.pem \(`ca`\)"):
+        meant.client("c", persistent=False)
+
+
+def test_a_broker_that_wants_a_certificate_is_told(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make certificates")
+    tls = certificates(tmp_path / "tls")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tls / "server.pem", tls / "server.key")
+    context.load_verify_locations(tls / "ca.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
+
+        def turn_away() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with suppress(OSError):
+                        context.wrap_socket(connection, server_side=True).close()
+
+        threading.Thread(target=turn_away, daemon=True).start()
+        with pytest.raises(NovaError, match=r"does not let us in .*does it want a certificate"):
+            Publisher(Broker.parse(f"mqtts://127.0.0.1:{server.getsockname()[1]}/t?ca={tls}/ca.pem", "x"), "w")
 
 
 def test_the_spool_keeps_each_message_once_and_survives(tmp_path: Path) -> None:

@@ -144,10 +144,10 @@ def _replayed(
 def _messages(spark: SparkSession, name: str, feed: Given, spool: Path, letters: LetterBox) -> Stream:
     """The same options as in the other mode; the log takes the place of the spool."""
     given = feed.input
-    frame = normalised(open_mqtt(spark, given, spool, feed.place), given.columns, feed.place)
+    frame = normalised(open_mqtt(spark, given, spool, feed.place, feed.folder), given.columns, feed.place)
     options = {name: str(value) for name, value in given.options.items()}
     told = {name: options[name] for name in CREDENTIALS if name in options}
-    broker = Broker.parse(given.path or options.get("address", ""), feed.place, told)
+    broker = Broker.parse(given.path or options.get("address", ""), feed.place, told, feed.folder)
     identity = hashlib.blake2b(str(spool.resolve()).encode(), digest_size=6).hexdigest()
     names = given.columns
     read = json_reader(names.source, names.time, names.value, carried(frame))

@@ -132,7 +132,7 @@ def open_inputs(
         elif given.format == "mqtt":
             from nova.spark.sources.mqtt import open_mqtt
 
-            frame = open_mqtt(spark, given, folder.path / "spool" / name_of(name), place)
+            frame = open_mqtt(spark, given, folder.path / "spool" / name_of(name), place, feed.folder)
             inputs[name] = Input(normalised(frame, given.columns, place, ids=feed.ids, live=True), Clock())
         elif given.format == "kafka":
             from nova.spark.sources.kafka import open_kafka

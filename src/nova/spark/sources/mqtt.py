@@ -38,6 +38,7 @@ from nova.spark.sources.tuples import FILE, LINE, RECORD, declared, json_payload
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
+    from paho.mqtt.reasoncodes import ReasonCode
     from pyspark.sql import DataFrame, SparkSession
 
     from nova.routing.flow import Flow
@@ -49,7 +50,8 @@ FLUSH_S = 0.005
 """Messages are spooled together when they come within this time: one write and one sync for all."""
 CONNECT_S = 30.0
 """How long to wait for the broker at the start; later, the client reconnects by itself."""
-CREDENTIALS = ("user", "password", "ca", "cert", "key")
+FILES = ("ca", "cert", "key")
+CREDENTIALS = ("user", "password", *FILES)
 """Options of an address."""
 SEGMENT = 50_000
 """Messages of a spool file, at most."""
@@ -73,9 +75,9 @@ class Broker:
     """Files with the client's certificate and its key, where the broker wants one."""
 
     @staticmethod
-    def parse(address: str, place: str, options: Mapping[str, str] | None = None) -> Broker:
+    def parse(address: str, place: str, options: Mapping[str, str] | None = None, folder: Path | None = None) -> Broker:
         """Read an address; what is missing is said. `options` (user, password, ca, cert, key) may stand behind a
-        question mark in the address, too."""
+        question mark in the address, too. Files are meant from `folder` (None: where the process works)."""
         secrets: list[str] = []
 
         def hide(found: re.Match[str]) -> str:
@@ -100,6 +102,10 @@ class Broker:
             raise InvalidInput([wrong])
         tls = parts.scheme == "mqtts"
         told = {"user": show(parts.username), "password": show(parts.password)} | told
+        if told.get("key") and not told.get("cert"):
+            raise InvalidInput([Fault(place, "a key needs the certificate that it is of: `cert`", field="key")])
+        if folder is not None:
+            told |= {name: str(folder / told[name]) for name in FILES if told.get(name)}  # type: ignore[operator]
         return Broker(parts.hostname, port or (8883 if tls else 1883), topic, tls=tls, **told)
 
     def client(self, name: str, *, persistent: bool) -> Client:
@@ -113,11 +119,51 @@ class Broker:
             secret = None if self.password is None else resolved(self.password, place)
             client.username_pw_set(resolved(self.user, place), secret)
         if self.tls:
+            for name in FILES:
+                if (file := getattr(self, name)) is not None and not Path(file).is_file():
+                    raise NovaError(f"{place}: no such file: {file} (`{name}`)")
             try:
                 client.tls_set(self.ca, self.cert, self.key)
             except (OSError, ValueError) as error:
                 raise NovaError(f"{place}: the certificates cannot be used ({error})") from None
         return client
+
+
+@dataclass
+class Welcome:
+    """Whether a broker lets a client in, and what it said where it does not."""
+
+    broker: Broker
+    given: bool = False
+    refused: str | None = None
+    said: threading.Event = field(default_factory=threading.Event)
+    """Set once it is known."""
+
+    def connected(self, code: ReasonCode) -> bool:
+        """Take in the answer to a connection; returns whether it is welcome."""
+        self.given = not code.is_failure
+        self.refused = str(code) if code.is_failure else None
+        self.said.set()
+        return self.given
+
+    def disconnected(self, *_: Any) -> None:
+        """Take in the end of a connection."""
+        if not self.given and self.refused is None:
+            wanted = self.broker.tls and self.broker.cert is None
+            hint = ": does it want a certificate (`cert`, `key`)?" if wanted else ""
+            self.refused = f"it ends the connection before it lets us in{hint}"
+            self.said.set()
+
+    def trouble(self) -> str:
+        """Why a client that was to connect in the background is not in, in brackets."""
+        if self.refused is None and not self.given:
+            probe = self.broker.client("", persistent=False)
+            try:
+                probe.connect(self.broker.host, self.broker.port)
+                probe.disconnect()
+            except OSError as error:
+                self.refused = str(error)
+        return f" ({self.refused})" if self.refused else ""
 
 
 @dataclass(frozen=True)
@@ -229,9 +275,10 @@ class Subscriber:
         self.client = broker.client(name, persistent=True)
         self.client.manual_ack_set(True)
         self._subscribed = threading.Event()
-        self._refused: str | None = None
+        self._welcome = Welcome(broker)
         self.client.on_subscribe = lambda *_: self._subscribed.set()
         self.client.on_connect = self._connected
+        self.client.on_disconnect = self._welcome.disconnected
         self.client.on_message = self._received
         self.client.connect_async(broker.host, broker.port)
         self.client.loop_start()
@@ -241,14 +288,12 @@ class Subscriber:
             self.close()
             raise NovaError(
                 f"no MQTT broker at {broker.host}:{broker.port} let us subscribe to {broker.topic!r} "
-                f"within {CONNECT_S:.0f} s" + (f" ({self._refused})" if self._refused else "")
+                f"within {CONNECT_S:.0f} s{self._welcome.trouble()}"
             )
 
     def _connected(self, client: Client, _data: Any, _flags: Any, code: Any, *_: Any) -> None:
-        if code.is_failure:
-            self._refused = str(code)
-            return
-        client.subscribe(self.broker.topic, qos=1)
+        if self._welcome.connected(code):
+            client.subscribe(self.broker.topic, qos=1)
 
     def _received(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
         payload = message.payload.decode(errors="replace")
@@ -375,18 +420,19 @@ def read_spool(folder: Path, start: int, end: int) -> Iterator[tuple[str, str, s
                 yield message.id, message.topic, message.payload
 
 
-def open_mqtt(spark: SparkSession, given: StreamInput, spool: Path, place: str) -> DataFrame:
+def open_mqtt(spark: SparkSession, given: StreamInput, spool: Path, place: str, folder: Path) -> DataFrame:
     """A stream of JSON messages as rows with the columns that the scenario names.
 
     `path` (or the option `address`) is the broker and topic; the option `schema` lists the columns of the payload, by
-    default source, time and value under their names in `columns`.
+    default source, time and value under their names in `columns`. Certificates are meant from `folder`.
     """
     from pyspark.sql import functions as sql
 
     options = {name: str(value) for name, value in given.options.items()}
     address = given.path or options.pop("address", "")
     told = {name: options.pop(name) for name in CREDENTIALS if name in options}
-    Broker.parse(address, place, told)
+    broker = Broker.parse(address, place, told, folder)
+    told |= {name: file for name in FILES if (file := getattr(broker, name)) is not None}
     names = given.columns
     schema = options.pop(
         "schema", f"{quoted(names.source)} STRING, {quoted(names.time)} STRING, {quoted(names.value)} DOUBLE"
@@ -422,12 +468,25 @@ class Publisher:
         self.client = broker.client(name, persistent=False)
         self.client.max_queued_messages_set(0)
         self.client.max_inflight_messages_set(1000)
+        self._welcome = Welcome(broker)
+        self.client.on_connect = self._answered
+        self.client.on_disconnect = self._welcome.disconnected
         try:
             self.client.connect(broker.host, broker.port)
         except OSError as error:
             raise NovaError(f"no MQTT broker at {broker.host}:{broker.port} ({error})") from None
         self.client.loop_start()
+        self._welcome.said.wait(CONNECT_S)
+        if not self._welcome.given:
+            self.client.disconnect()
+            self.client.loop_stop()
+            raise NovaError(
+                f"the MQTT broker at {broker.host}:{broker.port} does not let us in{self._welcome.trouble()}"
+            )
         self._sent: list[Any] = []
+
+    def _answered(self, _client: Client, _data: Any, _flags: Any, code: Any, *_: Any) -> None:
+        self._welcome.connected(code)
 
     def publish(self, topic: str, payload: str | bytes) -> None:
         """Send one message; `close` waits for its acknowledgement."""
