@@ -20,6 +20,7 @@ from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
 from nova.placement.assign import Assignment, Start
 from nova.placement.check import check
+from nova.placement.links import in_the_way
 from nova.placement.merging import merge_trees
 from nova.placement.resolve import resolve
 from nova.placement.sinks import beside_results
@@ -153,6 +154,12 @@ def _what_is_missing(problem: Problem, joins: SubJoins, assignment: Assignment, 
             told = f"{query.tuple_bytes:g} bytes for each tuple of its open windows"
             memory = problem.nodes.memory[problem.nodes.hosts]
             lines.append(f"  query {query.id} takes {told}: the hosts have {memory.sum() / 1e6:.6g} MB")
+    if problem.links:
+        free = usable(problem.nodes, options) - node_loads(joins, assignment.replicas, len(problem.nodes))
+        rows = assignment.unplaced.astype(np.intp)
+        lines += [
+            f"  {line}" for line in in_the_way(problem, joins, assignment.replicas, rows, assignment.missing, free)
+        ]
     ids = problem.sources.ids
     for row, missing in list(zip(assignment.unplaced, assignment.missing, strict=True))[:10]:
         lines.append(

@@ -142,7 +142,7 @@ def test_lines_may_be_numbered_by_their_client_or_by_their_place() -> None:
         ("1" * 10_000, "row 2: not JSON that can be read"),
         ({**RATE, "source": "\ud800"}, "row 2: half a character (a lone surrogate)"),
         ({**RATE, "client": "\udfff", "number": 1}, "row 2: half a character (a lone surrogate)"),
-        ({"event": "rate_change"}, "row 2, field event: no such event; there are node_added"),
+        ({"event": "rate_change"}, "row 2, field event: no such event; there are budget_changed"),
         (
             [RATE, {**RATE, "speed": 1}],
             "row 2, field speed: unknown field; rate_changed has time, stream, source, rate",

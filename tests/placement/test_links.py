@@ -60,6 +60,28 @@ def test_links_that_cannot_hold_are_told(tmp_path: Path) -> None:
         optimize(problem)
 
 
+def test_a_full_link_before_hosts_with_room_is_told(tmp_path: Path) -> None:
+    """Near the sources there is room for some of the join alone; the rest would have to cross the ocean."""
+    document = {
+        "nova": 1,
+        "nodes": [
+            {"id": "site", "capacity": 10, "x": 0, "y": 0, "hosts": False, "region": "eu"},
+            {"id": "small", "capacity": 20, "x": 1, "y": 0, "region": "eu"},
+            {"id": "large", "capacity": 1000, "x": 90, "y": 0, "region": "us"},
+        ],
+        "links": [{"label": "region", "from": "eu", "to": "us", "budget": 10}],
+        "streams": {
+            name: {"sources": [{"id": name[0], "node": "site", "rate": 25}]} for name in ("pressure", "humidity")
+        },
+        "queries": [{"id": "q", "left": "pressure", "right": "humidity", "sink": "site"}],
+    }
+    scenario = load(write_scenario(tmp_path, document))
+    with pytest.raises(
+        Infeasible, match=r"link region eu → us carries 0 of at most 10 tuples/s: where hosts have room"
+    ):
+        optimize(scenario.problem, scenario.options)
+
+
 @pytest.mark.parametrize(
     ("link", "told"),
     [

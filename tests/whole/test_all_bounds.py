@@ -15,7 +15,7 @@ from scipy.optimize import LinearConstraint, milp
 
 from builders import SMALL, write_scenario
 from controller.running import keeps_its_promises
-from nova.controller import CapacityChanged, Controller, NodeAdded, NodeRemoved, RateChanged
+from nova.controller import BudgetChanged, CapacityChanged, Controller, NodeAdded, NodeRemoved, RateChanged
 from nova.evaluation.bounds import lower_bound
 from nova.evaluation.explain import Explainer
 from nova.evaluation.metrics import evaluate
@@ -150,7 +150,9 @@ def test_all_bounds_hold_at_once_through_events(tmp_path: Path) -> None:
         CapacityChanged(node="oslo", capacity=100.0),
         NodeAdded(node="rome", capacity=300.0, coordinates=(5.0, 5.0), labels={"region": "eu", "gpu": "1"}),
         NodeRemoved(node="oslo"),
+        BudgetChanged(label="region", from_node="eu", to_node="us", budget=20.0),
         RateChanged(stream="cameras", source="c2", rate=90.0),
+        BudgetChanged(from_node="berlin", to_node="paris", budget=60.0),
     ):
         running.handle(event)
         keeps_its_promises(running)

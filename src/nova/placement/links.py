@@ -15,6 +15,10 @@ from nova.model.rates import known_rates, result_shares
 from nova.model.replicas import Replicas
 from nova.model.subjoins import SubJoins
 
+Rows = npt.NDArray[np.intp]
+MOST_TOLD = 1000
+"""Sub-joins without a host that are looked at for links in their way."""
+
 
 @dataclass(frozen=True)
 class Crossing:
@@ -97,6 +101,28 @@ def hosts_off(joins: SubJoins, row: int, spared: frozenset[int], ends: Bools, ma
         if left.any():
             left = left & (rates[link] <= rates[link, left].min() * (1 + OVERLOAD))
     return left
+
+
+def in_the_way(
+    problem: Problem, joins: SubJoins, replicas: Replicas, rows: Rows, missing: Floats, free: Floats
+) -> list[str]:
+    """Links over which sub-joins without a host would send too much if they ran where hosts have room, in words.
+    `missing`: the tuples/s of each that found no host; `free`: those that each node can still take."""
+    ends, made = ends_of(problem), made_by(problem, joins)
+    totals = crossing(problem, joins, replicas, ends, made).totals(len(ends))
+    wanted = np.zeros(len(ends))
+    for row, part in zip(rows[:MOST_TOLD].tolist(), missing.tolist(), strict=False):
+        mask = problem.allowed(int(joins.query[row]))
+        hosts = np.flatnonzero((free >= part) & (True if mask is None else mask))
+        if len(hosts):
+            sent = sent_from(joins, row, ends, made)[:, hosts] * part / joins.demand[row]
+            wanted += sent[:, np.argmin(sent.sum(axis=0))]
+    return [
+        f"link {link} carries {total:.6g} of at most {link.budget:.6g} tuples/s: where hosts have room, the rest would "
+        f"send {more:.6g} over it, {total + more - link.budget:.6g} too many"
+        for link, total, more in zip(problem.links, totals.tolist(), wanted.tolist(), strict=True)
+        if more > 0 and total + more > link.budget * (1 + OVERLOAD)
+    ]
 
 
 def over_budget(problem: Problem, totals: Floats) -> list[str]:

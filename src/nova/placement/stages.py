@@ -9,7 +9,8 @@ import numpy as np
 from nova.model.chain import linked
 from nova.model.load import node_loads
 from nova.model.options import Options
-from nova.model.problem import Problem
+from nova.model.policy import usable
+from nova.model.problem import Floats, Problem
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
 from nova.model.subjoins import SubJoins
@@ -31,7 +32,8 @@ def assign_stages(
     placing gave them, and the replicas of those that were placed.
 
     A join whose results another one reads is drawn to the query's sink, as every tuple of it has to get there in the
-    end. What it makes is then a stream like any other, born at its host. What a level takes is other work to the next.
+    end. What it makes is then a stream like any other, born at its host. What a level takes is other work to the next;
+    queries whose hosts have the least room go first, with all their levels.
     Where all are placed, joins and their readers then look for better hosts together.
     Where no join reads another's results, this is `assign_within`.
     """
@@ -43,8 +45,9 @@ def assign_stages(
     if kept is not None:
         others, joins = [kept], linked(problem, joins, kept)
     parts: list[Assignment] = []
-    for level in np.unique(levels[every]).tolist():
-        some = every[levels[every] == level]
+    room = _room(problem, options)[joins.query]
+    for least, level in sorted(set(zip(room[every].tolist(), levels[every].tolist(), strict=True))):
+        some = every[(levels[every] == level) & (room[every] == least)]
         beside = [*others, *(one.replicas for one in parts)]
         before = Replicas.concat(beside) if beside else None
         place = assign_within if problem.bound or options.objective == "network" else _assign_beside
@@ -62,6 +65,13 @@ def assign_stages(
         np.concatenate([one.missing for one in parts]),
         tuple(line for one in parts for line in one.why),
     )
+
+
+def _room(problem: Problem, options: Options) -> Floats:
+    """Tuples/s that the hosts of each query may take; all alike where none requires anything."""
+    room = usable(problem.nodes, options)
+    masks = [problem.allowed(number) for number in range(len(problem.queries))]
+    return np.array([room.sum() if mask is None else room[mask].sum() for mask in masks])
 
 
 def _assign_beside(

@@ -105,6 +105,11 @@ def _too_many(problem: Problem, joins: SubJoins, replicas: Replicas, made: Float
     return np.array(gone, np.intp)
 
 
+def _with(rest: Replicas, more: Replicas) -> Replicas:
+    both = Replicas.concat([rest, more])
+    return both.take(np.argsort(both.join, kind="stable"))
+
+
 class _Within:
     """What placing within bounds needs again and again."""
 
@@ -140,7 +145,7 @@ class _Within:
         for _ in range(ROUNDS):
             totals, rates = self._sent(found)
             if not over_budget(self.problem, totals):
-                return found
+                return self._beside_links(found)
             moved = False
             for number, budget in enumerate(self.budgets):
                 excess = totals[number] - budget * (1 + OVERLOAD)
@@ -194,19 +199,39 @@ class _Within:
             order = order[(value[order] >= 0) & (free[order] > 0)]
             one = np.zeros(len(free), np.bool_)
             one[order[np.unique(value[order], return_index=True)[1]]] = True
-            inner = _Within(self.problem, self.joins, self.space, self.options, None, None)
-            inner.others, inner.memory = loads, self.memory - memory_loads(self.problem, self.joins, rest)
-            inner.may = [one] * len(self.problem.queries)
-            again = inner._by_mask(np.array([row]), [frozenset()] * len(self.joins))
+            again = self._placed_beside(row, rest, one)
             ids, label = self.problem.sources.ids, f"{query.id} keeps replicas of a sub-join apart by {query.apart}"
             pair = f"{ids[int(self.joins.left[row])]} ⋈ {ids[int(self.joins.right[row])]}"
             if len(again.unplaced):
                 line = f"query {label}: {pair} does not fit on one host of each"
                 found = self._without(found, np.array([row]), (line,))
                 continue
-            both = Replicas.concat([rest, again.replicas])
-            found = replace(found, replicas=both.take(np.argsort(both.join, kind="stable")))
+            found = replace(found, replicas=_with(rest, again.replicas))
         return found
+
+    def _beside_links(self, found: Assignment) -> Assignment:
+        """Sub-joins that found no host as they were kept off links, one by one on any host that links have room for."""
+        for row in found.unplaced.tolist():
+            rest = found.replicas.take(np.flatnonzero(found.replicas.join != row))
+            totals = self.taken + crossing(self.problem, self.joins, rest, self.ends, self.made).totals(
+                len(self.budgets)
+            )
+            sent = sent_from(self.joins, row, self.ends, self.made)
+            fits = np.all(totals[:, None] + sent <= self.budgets[:, None] * (1 + OVERLOAD), axis=0)
+            again = self._placed_beside(row, rest, fits & self.may[self.joins.query[row]])
+            if not len(again.unplaced):
+                left = found.unplaced != row
+                replicas = _with(rest, again.replicas)
+                found = Assignment(replicas, found.unplaced[left], found.missing[left], found.why)
+        return found
+
+    def _placed_beside(self, row: int, rest: Replicas, hosts: Bools) -> Assignment:
+        """One sub-join, placed on some hosts beside the replicas of others."""
+        inner = _Within(self.problem, self.joins, self.space, self.options, None, None)
+        inner.others = self.others + node_loads(self.joins, rest, len(self.problem.nodes))
+        inner.memory = self.memory - memory_loads(self.problem, self.joins, rest)
+        inner.may = [hosts] * len(self.problem.queries)
+        return inner._by_mask(np.array([row]), [frozenset()] * len(self.joins))
 
     def _sent(self, found: Assignment) -> tuple[Floats, Floats]:
         """Tuples/s over each link: in all, with what is kept, and by sub-join that was placed."""

@@ -1,9 +1,10 @@
 """Event: what all kinds of events share, and what a kind says of itself.
 
-A kind of event is one class in `nodes`, `sources` or `queries`: its fields are its JSON form (`nova.controller.codec`),
-`own_faults` and `check` say what makes it wrong, `note` which names it brings or takes from those after it in a batch,
-and `apply` what it does to the state. Placing what then lacks a host, improving and reporting follow by themselves
-(`Controller.handle`). Nothing here loads numeric libraries, so that journals are read without them.
+A kind of event is one class in `nodes`, `links`, `sources` or `queries`: its fields are its JSON form
+(`nova.controller.codec`), `own_faults` and `check` say what makes it wrong, `note` which names it brings or takes from
+those after it in a batch, and `apply` what it does to the state. Placing what then lacks a host, improving and
+reporting follow by themselves (`Controller.handle`). Nothing here loads numeric libraries, so that journals are read
+without them.
 
 Rates and capacities are tuples/s, coordinates and latencies ms. `time` (ms since 1970, or ISO 8601) says when it
 happened; the changes that follow hold from the first window that begins then or later.
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 Finding = tuple[str, str, Any]
 """What is wrong with an event: field as JSON names it, message, value."""
-RATES = ("capacity", "bandwidth", "rate", "output_rate")
+RATES = ("capacity", "bandwidth", "rate", "output_rate", "budget")
 """Fields in tuples/s."""
 LATENCIES = ("height", "rtt_ms")
 """Fields in ms."""
@@ -53,7 +54,7 @@ class Event:
             if value is not None:
                 if math.isnan(value) or value < 0:
                     yield name, "a rate is a number ≥ 0", value
-                elif math.isinf(value) and name in ("rate", "output_rate"):
+                elif math.isinf(value) and name in ("rate", "output_rate", "budget"):
                     yield name, "a rate is finite", value
                 elif MOST_RATE < value < math.inf:
                     yield name, f"absurd: more than {MOST_RATE:,.0f} tuples/s", value
