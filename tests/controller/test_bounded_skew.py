@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -60,6 +61,19 @@ def test_the_host_of_a_heavy_box_dies() -> None:
     assert felt.p99_ms < 300
     assert problem.queries[0].key == skewed.problem(HEAVY).queries[0].key  # routes need the values
     assert compile_routes(plan.joins, plan.replicas, 0, 2, 2).node.size == len(plan.replicas)
+
+
+def test_a_plan_of_an_older_scenario_that_named_the_key() -> None:
+    """One box does not tell what the others are: a grid beside ranges of keys is placed again as a whole."""
+    problem = skewed.problem(HEAVY, hosts=40)
+    plan = optimize(problem)
+    plan = replace(plan, replicas=plan.replicas.take(np.argsort(-plan.replicas.key_from, kind="stable")))
+    (query,) = problem.queries
+    assert query.key is not None
+    now = Controller.from_plan(replace(problem, queries=(replace(query, key=replace(query.key, values=())),)), plan)
+    for row in (np.argmin(plan.replicas.key_to), np.argmax(plan.replicas.key_from)):
+        now.handle(NodeRemoved(node=problem.nodes.ids[int(plan.replicas.node[row])].as_py()))
+        keeps_its_promises(now)
 
 
 def test_the_rates_double_and_halve() -> None:

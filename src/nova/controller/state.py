@@ -40,7 +40,7 @@ from nova.model.options import LEG_WEIGHTS, Options, Stability
 from nova.model.plan import Plan
 from nova.model.policy import DENSE, SQUARE, UNLIMITED, may_slice, sliced, usable, usable_room
 from nova.model.problem import Floats, Key, Problem
-from nova.model.replicas import SHARES
+from nova.model.replicas import SHARES, Replicas
 from nova.placement.index import SLACK, HostIndex, build
 
 Rows = npt.NDArray[np.int64]
@@ -223,6 +223,7 @@ class State:
         key = replicas.join.astype(np.int64) * self.nodes.end + replicas.node
         _, inverse, count = np.unique(key, return_inverse=True, return_counts=True)
         apart = cut_freely(self.replicas["box"][: len(replicas)])
+        self.names.bound = self.names.bound or mixed(replicas)
         several = count[inverse] > 1
         coupled = np.unique(replicas.join[several & ~apart])
         self.joins["state"][coupled] = COUPLED
@@ -605,6 +606,17 @@ class State:
 def by_key(key: Key | None, options: Options) -> bool:
     """Whether sub-joins with such a key are divided by ranges of it."""
     return key is not None and options.partition in ("auto", "key")
+
+
+def mixed(replicas: Replicas) -> bool:
+    """Whether some sub-join has boxes of several kinds, such as ranges of keys beside a grid, of which one does not
+    tell what the others are. Steps that look at single boxes cannot place these again."""
+    boxes = np.column_stack([getattr(replicas, name) for name in SHARES])
+    narrow = [(boxes[:, axis : axis + 2] != WHOLE[axis : axis + 2]).any(axis=1) for axis in (WINDOWS, KEYS)]
+    kind = np.where(cut_freely(boxes), narrow[0] + 2 * narrow[1], 4)
+    kinds = np.zeros(int(replicas.join.max(initial=-1)) + 1, np.int64)
+    np.bitwise_or.at(kinds, replicas.join, kind)
+    return bool(((kinds & (kinds - 1)) > 0).any())
 
 
 def cut_freely(boxes: Floats) -> npt.NDArray[np.bool_]:
