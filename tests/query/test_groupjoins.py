@@ -75,8 +75,8 @@ OTHER = groups("auctions", "id", "id")
         (f"SELECT n FROM {FINE} l JOIN {COARSE} r ON l.w = r.w", "at 'n': say whose column it is, as in l.n"),
         (f"SELECT max(l.n) AS m FROM {FINE} l JOIN {COARSE} r ON l.w = r.w", "at 'max': GROUP BY needs the window"),
         (
-            f"SELECT l.n FROM {FINE} l JOIN {groups('bids', 'avg(price) AS m')} r ON l.w = r.w",
-            "at 'avg': where groups of different keys are joined, those with fewer keys have count, sum, min and max",
+            f"SELECT l.n FROM {FINE} l JOIN {groups('bids', 'stddev(price) AS m')} r ON l.w = r.w",
+            "at 'stddev': where groups of different keys are joined, those with fewer keys have count, sum, avg, min",
         ),
         (
             f"SELECT l.n FROM {FINE} l JOIN {OTHER} r ON l.w = r.w AND l.auction = r.id",

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from nova.query.dialect import BOUNDS, NovaSql, SqlFault, aggregates_in, fault, is_aggregate, parse
+from nova.query.dialect import BOUNDS, NovaSql, SqlFault, aggregates_in, fault, is_aggregate, is_view, parse
 from nova.query.groupjoins import group_join
 from nova.query.layers import bounds_of, check_layers, split
 from nova.query.names import Names, listed, one_of
-from nova.query.spellings import is_view, plain
+from nova.query.ranks import ranked
+from nova.query.spellings import plain
 from nova.query.statement import (
     MOST_STREAMS,
     ROLES,
@@ -28,7 +29,7 @@ from nova.query.windows import Interval, Tumbling, differences, is_window, windo
 
 def analyse(sql: str, streams: Mapping[str, Schema]) -> Statement:
     """A query's text with its names resolved. Raises `SqlFault`."""
-    tree, layers = split(sql, plain(sql, parse(sql)))
+    tree, layers = split(sql, ranked(sql, plain(sql, parse(sql)), streams))
     joined = group_join(sql, tree, streams)
     if joined is not None:
         made = _Analysis(sql, joined.base, streams).statement()

@@ -85,6 +85,8 @@ AGGREGATES = frozenset(
     ]
 )
 """All others of Spark's: computed where all rows of a group are."""
+_MERGEABLE = {"expressions", "from_", "joins", "where", "kind", "hint", "match"}
+"""What a query in brackets may have that is merged into the one around it."""
 _AROUND = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 """What may stand around an aggregate and belongs to it."""
 
@@ -129,6 +131,8 @@ class NovaSql(Spark):
             """A window of a time, or of a table as others write it: TUMBLE(TABLE x, DESCRIPTOR(time), …)."""
 
             def argument() -> exp.Expr | None:
+                if self._next is not None and self._next.token_type == TokenType.FARROW:  # DATA => TABLE x
+                    self._advance(2)
                 self._match(TokenType.TABLE)
                 return self._parse_lambda()
 
@@ -149,6 +153,14 @@ def is_aggregate(node: object) -> bool:
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower() in AGGREGATES
     return isinstance(node, exp.AggFunc)
+
+
+def is_view(select: exp.Select) -> bool:
+    """Whether a query reads what it reads row by row: no groups, no ranks, nothing but columns and conditions."""
+    others = (name for name, value in select.args.items() if value and name not in _MERGEABLE)
+    own = [*select.expressions, *(one for one in (select.args.get("where"),) if one is not None)]
+    counted = (one for part in own for one in (*aggregates_in(part), *part.find_all(exp.Window)))
+    return next(others, None) is None and next(counted, None) is None
 
 
 def parse(sql: str) -> exp.Select:

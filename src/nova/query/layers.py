@@ -22,7 +22,7 @@ _BRACKETS = (
 _REFUSED: dict[type[exp.Expr], str] = {
     exp.Subquery: _BRACKETS,
     exp.Select: _BRACKETS,
-    exp.Window: "OVER stands around a query that groups by a window: SELECT … OVER (PARTITION BY w …) FROM (SELECT "
+    exp.Window: "OVER stands in a query without GROUP BY, or around one: SELECT … OVER (PARTITION BY w …) FROM (SELECT "
     "window_start AS w, … GROUP BY TUMBLE(…), …)",
     exp.Placeholder: "a value expected, not a placeholder",
     exp.Parameter: "a value expected, not a parameter",
@@ -41,6 +41,12 @@ _NAMES = {
     "pivots": "PIVOT",
     "into": "INTO",
 }
+
+_ENDLESS = dict.fromkeys(
+    ("order", "limit", "offset", "sort"),
+    ", as a stream has no end: rank the rows of a window, row_number() OVER (PARTITION BY window_start ORDER BY …)",
+)
+"""Clauses that need all rows, and what to write instead."""
 
 
 def split(sql: str, select: exp.Select) -> tuple[exp.Select, tuple[exp.Select, ...]]:
@@ -68,7 +74,8 @@ def check_clauses(sql: str, select: exp.Select, below: exp.Select | None) -> Non
         if value and name not in _SELECT:
             at = value[0] if isinstance(value, list) else value
             clause = _NAMES.get(name, name.upper())
-            raise fault(sql, at, f"{clause} is not part of the dialect; the clauses are {CLAUSES}", clause)
+            why = _ENDLESS.get(name, "")
+            raise fault(sql, at, f"{clause} is not part of the dialect{why}; the clauses are {CLAUSES}", clause)
     inside = [one.this for one in (select.args.get("from_"), *(select.args.get("joins") or ())) if one is not None]
     for node in select.walk(prune=lambda one: any(one is below for below in inside)):
         if node is select or any(node is one for one in inside) or (below is not None and isinstance(node, exp.Window)):

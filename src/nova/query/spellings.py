@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from nova.query.dialect import BOUNDS, NovaSql, aggregates_in, fault
-
-_MERGEABLE = {"expressions", "from_", "joins", "where", "kind", "hint", "match"}
-"""What a query in brackets may have that is merged into the one around it."""
+from nova.query.dialect import BOUNDS, NovaSql, fault, is_view
 
 
 def plain(sql: str, select: exp.Select) -> exp.Select:
@@ -31,14 +28,6 @@ _OF_UNITS = frozenset(["date_add", "date_diff", "dateadd", "datediff", "timestam
 _UNITS = frozenset(
     ["YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DAYOFYEAR", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"]
 )
-
-
-def is_view(select: exp.Select) -> bool:
-    """Whether a query reads what it reads row by row: no groups, no ranks, nothing but columns and conditions."""
-    others = (name for name, value in select.args.items() if value and name not in _MERGEABLE)
-    own = [*select.expressions, *(one for one in (select.args.get("where"),) if one is not None)]
-    counted = (one for part in own for one in (*aggregates_in(part), *part.find_all(exp.Window)))
-    return next(others, None) is None and next(counted, None) is None
 
 
 def _without_with(sql: str, select: exp.Select) -> exp.Select:
@@ -187,6 +176,9 @@ def _table_windows(sql: str, select: exp.Select) -> None:
         if of is not None:
             used.add(id(of))
             group.set("expressions", [of.copy(), *kept])
+    elif any(item.find(exp.Window) is not None for item in select.expressions):
+        used.add(id(first))
+        select.set("group", exp.Group(expressions=[first.copy()], all=True))  # see `nova.query.ranks`
     for window in windows.values():
         if id(window) not in used:
             message = (

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from nova.query.dialect import is_view
 from nova.query.groupjoins.many_streams import PairedGroups
 from nova.query.groupjoins.one_input import FinestGroups
 from nova.query.groupjoins.sides import select_in
 from nova.query.groupjoins.text import JoinText
-from nova.query.spellings import is_view
 from nova.query.statement import Schema
 
 

@@ -167,8 +167,8 @@ class FinestGroups:
 
         def replaced(node: exp.Expr) -> exp.Expr:
             if is_aggregate(node):
-                whole = self._aggregate(where_too(node, condition))
-                return self._merged(node, whole) if coarse else whole
+                whole = where_too(node, condition)
+                return self._merged(whole) if coarse else self._aggregate(whole)
             if node in leaf.keys:
                 return exp.column(f"_k{self.keys.index(node)}")
             if (end := end_of(self.text.sql, leaf, node)) is not None:
@@ -200,16 +200,26 @@ class FinestGroups:
     def _aggregate(self, part: exp.Expr) -> exp.Column:
         return exp.column(f"_a{number_in(self.aggregates, part)}")
 
-    def _merged(self, whole: exp.Expr, column: exp.Expr) -> exp.Expr:
+    def _merged(self, whole: exp.Expr) -> exp.Expr:
         """An aggregate of coarse groups, of those of fine ones."""
         bare = whole.this if isinstance(whole, exp.Filter) else whole
+
+        def fine(kind: type[exp.AggFunc]) -> exp.Expr:
+            made = kind(this=bare.this.copy())
+            return exp.Filter(this=made, expression=whole.expression.copy()) if bare is not whole else made
+
+        plain = not isinstance(bare.this, exp.Distinct) and not bare.expressions
+        if isinstance(bare, exp.Avg) and plain:
+            total, count = (exp.Sum(this=self._aggregate(fine(kind))) for kind in (exp.Sum, exp.Count))
+            return exp.Paren(this=exp.Div(this=total, expression=count, typed=False, safe=True))
         again = _AGAIN.get(type(bare))
-        if again is None or isinstance(bare.this, exp.Distinct) or bare.expressions:
+        if again is None or not plain:
             raise self.text.wrong(
                 whole,
-                "where groups of different keys are joined, those with fewer keys have count, sum, min and max alone",
+                "where groups of different keys are joined, those with fewer keys have count, sum, avg, min and max "
+                "alone",
             )
-        return again(this=column)
+        return again(this=self._aggregate(whole))
 
     def _base(self, leaf: Leaf, where: exp.Expr | None) -> exp.Select:
         """The query that makes the finest groups."""
