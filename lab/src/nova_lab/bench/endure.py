@@ -53,10 +53,12 @@ PER_KILL_S, PER_FAULT_S = 20.0, 45.0
 """Seconds of the streams for each kill and each fault, so that there is work to the last, also where the machine is
 slow; what is left is worked off faster in the end."""
 LAST_SPEED = "10"
-PATIENCE_S = 900.0
+PATIENCE_S = 3600.0
 """Longest wait for a process to begin to work, or to end."""
 REFUSED_S = 900.0
 """Time for a process to find out that it cannot start."""
+REMOUNT_S = 120.0
+"""What was killed holds its files for a while on a busy machine, and a disk that is written to cannot be made so."""
 NO_DISK = "this machine lets nobody mount a small disk"
 FAULT_S = 8.0
 """How long a fault lasts, where a process does not end by it before."""
@@ -548,7 +550,11 @@ def compiled_shim(folder: Path) -> Path | None:
 
 def remount(disk: Path, how: str) -> None:
     """Make a mounted disk read-only or not."""
-    subprocess.run(["mount", "-o", f"remount,{how},size={DISK_MB}m", str(disk)], check=True, capture_output=True)
+    command, end = ["mount", "-o", f"remount,{how},size={DISK_MB}m", str(disk)], time.monotonic() + REMOUNT_S
+    while (done := subprocess.run(command, check=False, capture_output=True, text=True)).returncode:
+        if time.monotonic() > end:
+            raise NovaError(f"{disk} cannot be mounted {how}: {done.stderr.strip()}")
+        time.sleep(0.5)
 
 
 @contextmanager
