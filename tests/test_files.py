@@ -36,6 +36,22 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.json"]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
+    def fill(draft: Path) -> None:
+        draft.symlink_to("/dev/full")
+        with draft.open("wb", buffering=0) as file:
+            file.write(b"x")
+
+    with (
+        pytest.raises(OSError, match=r"No space left on device: '.*/a\.json'"),
+        appearing(tmp_path / "a.json") as draft,
+    ):
+        fill(draft)
+    with pytest.raises(FileNotFoundError, match=r"'.*/none/a\.json'"):
+        write_safely(tmp_path / "none" / "a.json", "x")
+
+
 def test_bytes_stay_as_they_are(tmp_path: Path) -> None:
     write_safely(tmp_path / "b", b"\x00\r\n")
     assert (tmp_path / "b").read_bytes() == b"\x00\r\n"

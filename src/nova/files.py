@@ -26,8 +26,10 @@ def appearing(path: Path, *, safe: bool = False) -> Iterator[Path]:
             with draft.open("rb+") as written:
                 os.fsync(written.fileno())
         draft.replace(path)
-    except BaseException:
+    except BaseException as error:
         draft.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(draft)):
+            error.filename = str(path)  # a full disk tells no name, and nobody knows the draft's
         raise
 
 
