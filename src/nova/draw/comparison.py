@@ -88,8 +88,10 @@ def _bars(axes: Axes, rows: Sequence[Row], name: str, heading: str, log: bool) -
 def _page(rows: Sequence[Row], figure: Drawing, title: str) -> str:
     columns = [name for name in rows[0] if name != "approach"]
     grid = Grid(
-        "All figures; latencies and costs in ms, rates in tuples/s. Gaps are relative to a lower bound for placements "
-        "within capacities: one that overloads nodes may lie below it.",
+        "All figures; latencies and costs in ms, rates in tuples/s. Felt: predicted, from event to sink; unsettled: "
+        "share of the results from hosts that get all they can take, so that waits grow without end (∞); delta: over "
+        "the way straight to the sink. Gaps are relative to a lower bound for placements within capacities: one that "
+        "overloads nodes may lie below it.",
         ["figure", *(label(row["approach"]) for row in rows)],
         [[name.replace("_", " "), *(_shown(row.get(name)) for row in rows)] for name in columns],
     )
