@@ -75,6 +75,11 @@ def command(
     typer.echo("for nodes.csv:")
     typer.echo("id,capacity")
     typer.echo(f"{told['node']},{told['capacity']:.15g}")
+    typer.echo(
+        "note: joins alone; what Spark adds per tuple and batch is not in it. Where `nova run` is to do it, measure "
+        "that: its report has tuples/s and the share of each host that is used",
+        err=True,
+    )
 
 
 def _workloads(scenario: Path, query: str | None, keys: int) -> dict[str, Workload]:
