@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import csv
 import gzip
 import io
 import json
@@ -95,6 +96,52 @@ def _written(documents: list[Any], lines: list[str]) -> str:
     return "\n".join(json.dumps(one) for one in documents) if lines else json.dumps(documents[0])
 
 
+CELLS = (
+    "", "  ", "nan", "inf", "1e309", "-0", "1e-400", "9" * 400, "0x1p3", "1_0", "\u0661", "½", "1\u202f000", "1'000",
+    "50%", "1/2", "5/s", "-5/s", "5ms/s", "=1+1", "yes", "edge1 ", "EDGE1", "e\u0301", '"', '""', "a\nb", "\x1a",
+    "\ufeff", "#", "a" * 70_000, "N/A", "2024-01-01", ";", "\t", "1.5.5", "--1", "(5)", "5-", "$5", "\u200b",
+)  # fmt: skip
+
+
+def damaged_cells(content: bytes, dice: random.Random) -> bytes:
+    """The table with cells replaced, put in or taken out, rows repeated, and written as another program would."""
+    text = content.decode(errors="replace")
+    first = text.split("\n", 1)[0]
+    rows = list(csv.reader(io.StringIO(text), delimiter=";" if first.count(";") > first.count(",") else ","))
+    for _ in range(dice.choice((1, 1, 2, 4))):
+        row, kind = dice.choice(rows), dice.randrange(4)
+        if kind == 0 or not row:
+            row.insert(dice.randrange(len(row) + 1), dice.choice(CELLS))
+        elif kind == 1:
+            row.pop(dice.randrange(len(row)))
+        elif kind == 2:
+            rows.insert(dice.randrange(len(rows) + 1), list(row))
+        else:
+            row[dice.randrange(len(row))] = dice.choice(CELLS)
+    out = io.StringIO()
+    ends, quotes = dice.choice(("\n", "\r\n", "\r")), dice.choice((csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    csv.writer(out, delimiter=dice.choice(",,;\t|"), lineterminator=ends, quoting=quotes).writerows(rows)
+    return out.getvalue().encode(dice.choice(("utf-8", "utf-8-sig", "utf-16", "cp1252")), "replace")
+
+
+NUMBERS = (None, -1.0, 0.0, 0.5, 1 - 1e-9, 1 + 1e-12, 2.0, 1e300, float("nan"), float("inf"), -(2.0**31))
+WORDS = (None, "", "edge1", "h1", "zz", "p1" * 9999, "\x00")
+
+
+def damaged_values(table: pa.Table, column: int, dice: random.Random) -> pa.Table:
+    """Some values of a column replaced by others of its type, or all in another order."""
+    values, field = table.column(column).to_pylist(), table.schema.field(column)
+    if values and dice.random() < 0.7:
+        texts = pa.types.is_string(field.type)
+        values[dice.randrange(len(values))] = dice.choice(WORDS if texts else NUMBERS)
+    else:
+        dice.shuffle(values)
+    try:
+        return table.set_column(column, field.name, pa.array(values, field.type))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # an integer column takes no fraction
+        return table.set_column(column, field.name, pa.array(values))
+
+
 COLUMNS: tuple[Any, ...] = (
     lambda n: pa.nulls(n),
     lambda n: pa.array(["a"] * n),
@@ -129,8 +176,10 @@ def damaged_parquet(content: bytes, dice: random.Random) -> bytes:
     if dice.random() < 0.3:
         return damaged_bytes(content, dice)
     table = pq.read_table(io.BytesIO(content))
-    kind, column = dice.randrange(6), dice.randrange(table.num_columns)
-    if kind == 0:
+    kind, column = dice.randrange(8), dice.randrange(table.num_columns)
+    if kind > 5:
+        table = damaged_values(table, column, dice)
+    elif kind == 0:
         table = table.remove_column(column)
     elif kind == 1:
         names = table.column_names
@@ -288,4 +337,6 @@ def damaged(name: str, content: bytes, dice: random.Random) -> bytes:
         return damaged_parquet(content, dice)
     if name.endswith((".json", ".jsonl", ".geojson")) and dice.random() < 0.7:
         return damaged_json(content, dice)
+    if name.endswith(".csv") and dice.random() < 0.4:
+        return damaged_cells(content, dice)
     return damaged_bytes(content, dice)
