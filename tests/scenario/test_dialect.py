@@ -189,3 +189,10 @@ def test_a_window_without_a_unit_is_told(tmp_path: Path) -> None:
     document["queries"][0]["window"] = 1
     with pytest.raises(InvalidInput, match="give a unit"):
         load(write_scenario(tmp_path, document))
+
+
+def test_a_column_without_a_name_is_told_in_words(tmp_path: Path) -> None:
+    matrix = ",hub,edge1\nhub,0,4\nedge9,4,0\n"
+    document = copy.deepcopy(SMALL) | {"latency": "rtt.csv"}
+    with pytest.raises(InvalidInput, match=r"rtt\.csv, row 3, the column without a name: no such node"):
+        load(write_scenario(tmp_path, document, rtt=matrix))

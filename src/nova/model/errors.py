@@ -41,7 +41,7 @@ class Fault:
         if self.row is not None:
             place += f", row {self.row}"
         if self.field is not None:
-            place += f", field {printable(self.field)}"
+            place += f", field {printable(self.field)}" if self.field else ", the column without a name"
         found = "" if self.value is None else f" (found {self.value!r})"
         return f"{place}: {self.message}{found}"
 
