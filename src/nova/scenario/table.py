@@ -64,7 +64,8 @@ class Table:
         missing = [name for name in names if name not in self.columns]
         for name in missing:
             others = [one for one in self.columns if one not in names]
-            message = f"no such column{suggestion(name, others)}; the columns here are {listed([one for one in self.columns if one])}"
+            there = listed(filter(None, self.columns))
+            message = f"no such column{suggestion(name, others)}; the columns here are {there}"
             if name in self.unusable:
                 message = f"text or numbers expected, not {self.unusable[name]}"
             self.faults.add(self.place, message, 1 if self.lines is not None else None, name)
