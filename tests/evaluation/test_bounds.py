@@ -106,7 +106,7 @@ def test_no_feasible_plan_is_below_the_bound(seed: int, joins: int, hosts: int, 
         found = bounds.bound(roomy, plan.joins, space, options, exact=exact)
         assert found.kind == ("lp" if exact else "lagrangian")
         assert found.value <= cost * (1 + 1e-9) + 1e-9
-    assert bounds.lower_bound(roomy, plan) <= cost * (1 + 1e-9) + 1e-9
+    assert bounds.lower_bound(roomy, plan).value <= cost * (1 + 1e-9) + 1e-9
 
 
 @settings(max_examples=25)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from nova.model.plan import Plan
 from nova.model.problem import Latency, Problem
 from nova.model.replicas import Replicas
 from nova.model.space import CostSpace
+
+FLOOR = SimpleNamespace(value=30.0, certainty=0.9)
 
 
 @pytest.fixture
@@ -98,12 +101,12 @@ def test_sink_based_has_no_delta(problem: Problem) -> None:
 
 
 def test_gap_is_told_against_the_objective_of_the_plan(problem: Problem, plan: Plan) -> None:
-    metrics = evaluate(problem, plan, bound=lambda _problem, _plan: 30.0)
-    assert metrics.bound_ms == 30.0
+    metrics = evaluate(problem, plan, bound=lambda _problem, _plan: FLOOR)
+    assert (metrics.bound_ms, metrics.bound_certainty) == (30.0, 0.9)
     alike = evaluate(problem, replace(plan, options=Options(partition="window"))).cost_ms
     assert alike == pytest.approx(metrics.cost_latency_ms + AT_HOST * metrics.cost_at_hosts_ms)
     assert metrics.gap == pytest.approx(metrics.cost_ms / 30 - 1)
-    by_distance = evaluate(problem, replace(plan, options=Options(waiting=0.0)), bound=lambda _problem, _plan: 30.0)
+    by_distance = evaluate(problem, replace(plan, options=Options(waiting=0.0)), bound=lambda _problem, _plan: FLOOR)
     assert by_distance.gap == pytest.approx(metrics.cost_latency_ms / 30 - 1)
 
 

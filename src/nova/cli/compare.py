@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nova.cli.opening import SCENARIO
-from nova.cli.output import JSON, console, emit_json, progress, table, warn
+from nova.cli.output import JSON, console, emit_json, estimated_bound, progress, table, warn
 
 if TYPE_CHECKING:
     from nova.evaluation.approaches import Row
@@ -132,6 +132,7 @@ def explained(rows: list[Row]) -> str:
     lines.append(
         "A result counts from the later of its two events; the mean is the sum of network, service and waiting. "
         "Waiting is time in line at the host: it grows without end (never) where a host gets all it can take. "
-        "over %: hosts that get more than they can take. gap %: cost over what is proven impossible to beat."
+        "over %: hosts that get more than they can take. gap %: cost over a lower bound of what is possible"
+        f"{estimated_bound(rows[0]['bound_certainty'])}."
     )
     return "\n".join(textwrap.fill(line, min(console.width, 120), break_on_hyphens=False) for line in lines)

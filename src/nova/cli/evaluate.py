@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nova.cli.opening import PLAN, SCENARIO, open_plan
-from nova.cli.output import JSON, emit_json, progress, table, warn
+from nova.cli.output import JSON, emit_json, estimated_bound, progress, table, warn
 
 if TYPE_CHECKING:
     from nova.evaluation.metrics import Metrics
@@ -139,7 +139,8 @@ def _print(estimated: Metrics, measured: Metrics | None, results: Results, over:
             row("cost of service and waiting at hosts", lambda m: m.cost_at_hosts_ms),
             *([row("cost of metrics, weighed", lambda m: m.cost_metrics_ms)] if estimated.metrics else []),
             row("cost that the plan was made by", lambda m: m.cost_ms),
-            ["lower bound of that cost", estimated.bound_ms] + [None] * (measured is not None),
+            [f"lower bound of that cost{estimated_bound(estimated.bound_certainty)}", estimated.bound_ms]
+            + [None] * (measured is not None),
             ["gap to the bound", _percent(estimated.gap)] + [None] * (measured is not None),
         ],
     )

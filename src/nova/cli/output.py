@@ -14,7 +14,18 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from nova.terminal import console, table
 
-__all__ = ["JSON", "console", "emit_json", "errors", "percent", "progress", "table", "warn"]
+__all__ = [
+    "JSON",
+    "console",
+    "emit_json",
+    "errors",
+    "estimated_bound",
+    "percent",
+    "progress",
+    "table",
+    "unkept",
+    "warn",
+]
 
 JSON = typer.Option(False, "--json", help="Print machine-readable JSON instead of tables.")
 
@@ -42,6 +53,11 @@ def warn(messages: Iterable[str]) -> None:
     """Print warnings on stderr, where they do not disturb tables and JSON."""
     for message in messages:
         typer.echo(f"warning: {message}", err=True)
+
+
+def estimated_bound(certainty: float | None) -> str:
+    """What to say of a bound beside its name: nothing where it is proven."""
+    return "" if certainty is None or not certainty < 1 else f", an estimate: {certainty:.1%} sure"
 
 
 def percent(share: float | None) -> float | None:

@@ -10,7 +10,7 @@ import numpy as np
 from nova.baselines import charge
 from nova.baselines.placement import Placement
 from nova.evaluation.approaches import Row, embedded, label, reach, run, warm_up
-from nova.evaluation.bounds import bound
+from nova.evaluation.bounds import Bound, bound
 from nova.evaluation.metrics import Measured, evaluate, source_latency
 from nova.evaluation.prediction import predict
 from nova.evaluation.simulation import SimulationResult, percentiles, simulate
@@ -50,11 +50,11 @@ def compare(
     for name in names:
         report(name)
         placed.append((name, *run(name, problem, space, options)))
-    floor = float("nan")
+    floor = None
     if with_bound and placed:
         report("lower bound")
         joins, all_of_it = placed[0][1].plan.joins, replace(options, utilisation=1.0)
-        floor = bound(problem, joins, space, all_of_it, _measured(problem, space), guide=placed[0][1].plan).value
+        floor = bound(problem, joins, space, all_of_it, _measured(problem, space), guide=placed[0][1].plan)
     done = []
     for name, placement, seconds in placed:
         report(f"figures of {name}")
@@ -68,13 +68,14 @@ def measure(
     name: str,
     placement: Placement,
     seconds: float,
-    floor: float,
+    floor: Bound | None,
     simulated_s: float,
     options: Options,
 ) -> Compared:
     """The figures of one placement, felt latency first (results, event to sink). Ways are charged along the approach's
     own routes, every hop; deltas are to every source's straight way to the sink; `floor` is a lower bound under the
-    objective of `options`, NaN for none."""
+    objective of `options`."""
+    least = float("nan") if floor is None else floor.value
     plan = placement.plan
     ways = reach(problem, placement)
     figures = evaluate(problem, replace(plan, options=options), ways)
@@ -82,7 +83,7 @@ def measure(
     straight = source_latency(problem, plan, _measured(problem, space) or space).sink_based
     sink_mean, sink_p90 = float(np.nanmean(straight)), float(np.nanpercentile(straight, 90))
     plain = options.objective == "latency" and options.waiting == 0 and not figures.cost_metrics_ms
-    mean_bound = floor / max(1, len(plan.joins)) / 2 if plain else float("nan")
+    mean_bound = least / max(1, len(plan.joins)) / 2 if plain else float("nan")
     row: Row = {
         "approach": name,
         "felt_mean_ms": felt.mean_ms,
@@ -112,9 +113,10 @@ def measure(
         "tuples_network": figures.tuples_network,
         "cost_eq1_ms": figures.cost_eq1_ms,
         "cost_ms": figures.cost_ms,
-        "bound_ms": floor,
+        "bound_ms": least,
+        "bound_certainty": float("nan") if floor is None else floor.certainty,
         "bound_delta_mean_ms": mean_bound - sink_mean,
-        "gap": _less(figures.cost_ms, floor) / floor if floor > 0 else float("nan"),
+        "gap": _less(figures.cost_ms, least) / least if least > 0 else float("nan"),
         "seconds": seconds,
     }
     if not simulated_s:

@@ -24,8 +24,22 @@ from nova.model.waiting import sojourn_ms, waiting_quantile
 TOLERANCE = 1e-6
 """Relative slack in comparing load with capacity: shares are floats, and sums of shares round."""
 
-Bound = Callable[[Problem, Plan], float]
-"""A lower bound, in ms, of the share-weighted cost that the plan's objective asks for."""
+
+class Floor(Protocol):
+    """A lower bound of the share-weighted cost that the plan's objective asks for."""
+
+    @property
+    def value(self) -> float:
+        """In ms."""
+        ...
+
+    @property
+    def certainty(self) -> float:
+        """Probability that it is one: 1 where it is proven, less where it is estimated."""
+        ...
+
+
+Bound = Callable[[Problem, Plan], Floor]
 
 
 class Distances(Protocol):
@@ -333,6 +347,8 @@ class Metrics:
     objective: Objective
     bound_ms: float | None = None
     """Lower bound of the cost under `objective`; None where no bound was asked for."""
+    bound_certainty: float | None = None
+    """Probability that it is one: 1 where it is proven, less where it is estimated from some of the hosts."""
     gap: float | None = None
     """Cost over the bound, less one."""
     measured_share: float | None = None
@@ -384,7 +400,7 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
     local = np.dot(flow.left, joins.left_node[flow.join] == flow.node) + np.dot(
         flow.right, joins.right_node[flow.join] == flow.node
     )
-    floor = None if bound is None else float(bound(problem, plan))
+    floor = None if bound is None else bound(problem, plan)
     stay, counted = _time_at_hosts(plan.options, load, limit), counts(problem, joins, plan.options)
     weighs = replica_counts(problem, joins, boxes, plan.options)
     cost = costs["network"]
@@ -426,8 +442,9 @@ def evaluate(problem: Problem, plan: Plan, distances: Distances | None = None, b
         tuples_in=float(flow.load.sum()),
         tuples_network=float(flow.load.sum() - local),
         objective=plan.options.objective,
-        bound_ms=floor,
-        gap=None if floor is None else (cost / floor - 1.0 if floor > 0 else float("nan")),
+        bound_ms=None if floor is None else floor.value,
+        bound_certainty=None if floor is None else floor.certainty,
+        gap=None if floor is None else (cost / floor.value - 1.0 if floor.value > 0 else float("nan")),
         measured_share=(
             float(np.mean([reach.known(boxes.node, end) for end in ends]))
             if isinstance(reach, Measured) and len(boxes)

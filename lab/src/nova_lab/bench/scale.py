@@ -39,6 +39,8 @@ class Scale:
     overloaded: int
     gap: float | None
     """Cost over the lower bound, minus one; None where the bound was not asked for."""
+    certainty: float | None
+    """Probability that the lower bound is one."""
     replicas: int
     compile_seconds: float
     phases: dict[str, float] = field(default_factory=dict)
@@ -72,6 +74,7 @@ def measure(
         peak = max(peak, memory[0])
     assert plan is not None
     best = min(runs, key=lambda run: sum(run.values()))
+    figures = evaluate(problem, plan, bound=lower_bound if with_gap else None)
     seconds, floor = sum(best.values()), min(floors)
     return Scale(
         nodes=nodes,
@@ -80,8 +83,9 @@ def measure(
         floor_seconds=floor,
         ratio=seconds / floor,
         peak_mb=peak,
-        overloaded=evaluate(problem, plan).overloaded,
-        gap=_gap(problem, plan) if with_gap else None,
+        overloaded=figures.overloaded,
+        gap=figures.gap,
+        certainty=figures.bound_certainty,
         replicas=len(plan.replicas),
         compile_seconds=compiled,
         phases=best,
@@ -114,7 +118,7 @@ def _floor(problem: Problem) -> float:
 
 
 def _gap(problem: Problem, plan: Plan) -> float:
-    return float(evaluate(problem, plan).cost_ms / lower_bound(problem, plan) - 1)
+    return float(evaluate(problem, plan).cost_ms / lower_bound(problem, plan).value - 1)
 
 
 @contextmanager

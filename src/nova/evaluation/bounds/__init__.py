@@ -73,8 +73,9 @@ class Bound:
     kind: Kind
     """`lp`: the optimum itself; `lagrangian`: below it by what the prices miss; `unconstrained`: the nodes cannot take
     the load at all, so this is what plans cost at least that overload nodes at will; `felt`: time at hosts counts;
-    `sampled`: the same, estimated from some of the hosts, two standard errors below the estimate; `chained`: joins read
-    each other's results; `anywhere`: the same, as if hosts were everywhere and had room for all."""
+    `sampled`: the same with prices from a sample, and estimated from some of the hosts where there are many;
+    `chained`: joins read each other's results; `anywhere`: the same, as if hosts were everywhere and had room for
+    all."""
     prices: Floats
     """λ per node, in ms per tuple/s; zero where there is room to spare, and for nodes that cannot host."""
     shares: Shares | None
@@ -82,6 +83,8 @@ class Bound:
     attained: float | None
     """What these shares cost: the optimum, above `value` by the solver's tolerance at most."""
     seconds: float = field(compare=False, default=0.0)
+    certainty: float = 1.0
+    """Probability that this is a bound: 1 where it is proven, less where some of the hosts stand for all."""
 
 
 def bound(
@@ -161,8 +164,10 @@ def _felt(
         if not fits or priced is not None:
             return plain
         task = felt.Task.of(joins, (nodes.room, nodes.limit, nodes.other_load), *rules)
-        value = sampled.estimate(task, joins, reach, legs, options.seed)
-        return Bound(max(value, plain.value), "sampled", plain.prices, None, None, perf_counter() - start)
+        value, certainty = sampled.estimate(task, joins, reach, legs, options.seed)
+        if value <= plain.value:
+            return replace(plain, seconds=perf_counter() - start)
+        return Bound(value, "sampled", plain.prices, None, None, perf_counter() - start, certainty)
     prices = np.zeros(len(nodes))
     room, limit = np.minimum(nodes.room[hosts], float(joins.demand.sum())), nodes.limit[hosts]
     task = felt.Task.of(joins, (room, limit, nodes.other_load[hosts]), *rules)
@@ -235,9 +240,9 @@ def _chained(
     return Bound(best, "chained", prices, None, None, perf_counter() - start)
 
 
-def lower_bound(problem: Problem, plan: Plan) -> float:
+def lower_bound(problem: Problem, plan: Plan) -> Bound:
     """The bound that a plan's cost is held against, in the form that `nova.evaluation.metrics.evaluate` takes."""
-    return bound(problem, plan.joins, plan.space, plan.options, guide=plan).value
+    return bound(problem, plan.joins, plan.space, plan.options, guide=plan)
 
 
 def _unconstrained(

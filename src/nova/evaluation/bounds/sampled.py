@@ -10,15 +10,19 @@ of the sub-joins:
 3. **Sizes.** Loads do not divide freely: a large sub-join fits on few hosts, and is worth more. How much is a curve
    over demand and rent, of a few parameters, which a quasi-Newton method fits to the bound itself.
 
-Then all sub-joins get their prices, and the sum of what hosts gain at them is estimated from some hosts, plus two
-standard errors: a bound but for chance.
+Then all sub-joins get their prices, and what hosts gain at them is summed. Over all hosts that makes a proven bound; of
+more than `LOOKED_AT` so many are drawn, and the sum is estimated, plus two standard errors: a bound but for chance.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
+from scipy.special import ndtr
 
 from nova.evaluation.bounds.costs import LegWeights, cost_blocks, cost_matrix
 from nova.evaluation.bounds.felt import STEPS, TRIES, Task, gains
@@ -44,11 +48,18 @@ SEARCHED = 20
 """Sets of whole sub-joins looked at per interval of a host's load meanwhile."""
 LOOKED_AT = 500
 """Hosts that stand for all in the end, at most."""
+ERRORS = 2.0
+"""Standard errors that the estimate of their gains is raised by."""
+CERTAINTY = float(ndtr(ERRORS))
+"""Probability that this is enough, as errors of means of so many are distributed normally."""
+KINDS, WAYS = 10, 16
+"""Classes of room, and sub-joins whose ways tell how far hosts are from all, by which hosts are put in order."""
 
 
-def estimate(task: Task, joins: SubJoins, distances: Distances, legs: LegWeights, seed: int) -> float:
-    """A bound for all sub-joins and all nodes of the `task`, but for chance."""
+def estimate(task: Task, joins: SubJoins, distances: Distances, legs: LegWeights, seed: int) -> tuple[float, float]:
+    """(a bound for all sub-joins and all nodes of the `task`, the probability that it is one)."""
     rng = np.random.default_rng([seed, 31])
+    task = replace(task, room=np.minimum(task.room, task.demand.sum()))  # more is as good, and may be without end
     hosts = np.flatnonzero(task.room > 0)
     some = _some(len(joins), JOINS, rng)
     part = len(some) / len(joins)
@@ -62,7 +73,42 @@ def estimate(task: Task, joins: SubJoins, distances: Distances, legs: LegWeights
     paid = np.empty(len(joins))
     for rows, block in cost_blocks(joins, distances, near[prices.kept], legs):
         paid[rows] = prices.of(task.counts[rows], task.demand[rows], block)
-    return float(paid.sum()) - _gained(task, joins, distances, legs, paid, hosts)
+
+    def gain(host: int) -> float:
+        here = np.array([host])
+        way = cost_matrix(joins, distances, here, legs)[:, 0]
+        served = task.counts * (way + task.weight * 1000.0 / task.limit[host])
+        rows = np.flatnonzero(served < paid)
+        return float(gains(task.take(rows, here), served[None, rows], paid[rows], STEPS, TRIES)[0][0])
+
+    rounding = 1e-12 * float(np.abs(paid).sum())  # sums of many numbers round
+    total = float(paid.sum()) - rounding
+    if len(hosts) <= LOOKED_AT:
+        return total - sum(gain(host) for host in hosts.tolist()), 1.0
+    far = sum(
+        block.sum(axis=0)
+        for _, block in cost_blocks(joins.take(some[:: -(-len(some) // WAYS)]), distances, hosts, legs)
+    )
+    mean, error = estimated_total(task.room[hosts], np.asarray(far), lambda row: gain(int(hosts[row])), rng)
+    return total - mean - ERRORS * error, CERTAINTY
+
+
+def estimated_total(
+    room: Floats, far: Floats, gain: Callable[[int], float], rng: np.random.Generator
+) -> tuple[float, float]:
+    """(estimate of the sum of what all hosts gain, its standard error). `LOOKED_AT` are drawn at even distances along
+    an order in which neighbours are alike, in room and in how `far` they are, each as often as it has room."""
+    by_room = np.argsort(room, kind="stable")
+    kind = np.empty(len(room), np.int64)
+    kind[by_room] = np.minimum(np.cumsum(room[by_room]) / room.sum() * KINDS, KINDS - 1).astype(np.int64)
+    order = np.lexsort((np.where(kind % 2 == 0, far, -far), kind))  # to and fro, so that no step is a leap
+    filled = np.cumsum(room[order])
+    steps = (np.arange(LOOKED_AT) + rng.random()) / LOOKED_AT * filled[-1]
+    drawn = order[np.minimum(np.searchsorted(filled, steps, side="right"), len(order) - 1)]
+    each = np.array([gain(row) / room[row] for row in drawn.tolist()])
+    # how far neighbours differ tells how far a host is from those it stands for
+    error = np.sqrt(float((np.diff(each) ** 2).sum()) / (2.0 * (len(each) - 1)) / len(each))
+    return float(filled[-1] * each.mean()), float(filled[-1] * error)
 
 
 def _some(total: int, most: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -149,31 +195,3 @@ class _Prices:
 
         found = minimize(worse, self.heights, jac=True, method="L-BFGS-B", options={"maxfun": FITS})
         self.heights = found.x
-
-
-def _gained(
-    task: Task, joins: SubJoins, distances: Distances, legs: LegWeights, prices: Floats, hosts: npt.NDArray[np.int64]
-) -> float:
-    """What all hosts gain at these prices. Of many, some are looked at, more of a kind the more room it has; and two
-    standard errors are added."""
-    room = np.minimum(task.room[hosts], task.demand.sum())
-    if len(hosts) <= LOOKED_AT:
-        return float(sum(_gain(task, joins, distances, legs, prices, int(host)) for host in hosts))
-    in_order = np.argsort(room, kind="stable")
-    filled = np.cumsum(room[in_order])
-    steps = (np.arange(LOOKED_AT) + 0.5) / LOOKED_AT * filled[-1]
-    some = in_order[np.minimum(np.searchsorted(filled, steps), len(hosts) - 1)]
-    each = np.array([_gain(task, joins, distances, legs, prices, int(hosts[i])) / room[i] for i in some])
-    # neighbours in order of room are alike: their differences tell how far a host is from those it stands for
-    error = np.sqrt(float((np.diff(each) ** 2).sum()) / (2.0 * (len(some) - 1)) / len(some))
-    return float(filled[-1] * (each.mean() + 2.0 * error))
-
-
-def _gain(task: Task, joins: SubJoins, distances: Distances, legs: LegWeights, prices: Floats, host: int) -> float:
-    """What one host gains."""
-    here = np.array([host])
-    way = cost_matrix(joins, distances, here, legs)[:, 0]
-    served = task.counts * (way + task.weight * 1000.0 / task.limit[host])
-    rows = np.flatnonzero(served < prices)
-    gained, _ = gains(task.take(rows, here), served[None, rows], prices[rows], STEPS, TRIES)
-    return float(gained[0])
