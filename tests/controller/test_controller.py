@@ -28,7 +28,9 @@ from nova.controller import (
     Undeploy,
 )
 from nova.model.errors import InvalidInput
+from nova.model.options import Options
 from nova.optimizer import optimize
+from nova.synthetic import draw
 
 
 @pytest.fixture
@@ -285,3 +287,33 @@ def test_a_bad_event_is_refused_with_its_number_and_field_and_leaves_no_trace(ru
     assert now(running) == before
     assert running.problem().digest == problem.digest
     assert running.step == 1
+
+
+def test_steps_use_more_than_utilisation_wishes_where_joins_would_not_run_else() -> None:
+    """Too large for whole plans beside each step: hosts that go leave too little within the wish, and enough beyond."""
+    running = controller(300, seed=3, load=0.3, utilisation=0.6)
+    wished = running.fullest()
+    for _ in range(60):
+        running.handle(NodeRemoved(node=busiest(running)))
+    assert running.waiting_list() == []
+    assert running.fullest() > max(0.6, wished)
+    keeps_its_promises(running)
+
+
+def test_steps_keep_to_utilisation_where_it_says_so() -> None:
+    running = controller(300, seed=3, load=0.3, utilisation=0.6, partition="grid")
+    for _ in range(20):
+        running.handle(NodeRemoved(node=busiest(running)))
+        assert running.fullest() <= 0.6 * (1 + 1e-6)
+
+
+def test_a_plan_that_needs_more_than_utilisation_goes_on_with_it() -> None:
+    """What the plan may use, steps may use: no rate that still fits makes anything leave its host for the wish."""
+    problem = draw(300, 5, seed=1, load=0.6)
+    plan = optimize(problem, Options(utilisation=0.5))
+    assert plan.summary.max_utilisation > 0.8
+    running = Controller.from_plan(problem, plan)
+    source = problem.sources.ids[0].as_py()
+    running.handle(RateChanged(stream="left", source=source, rate=float(problem.sources.rate[0]) * 1.01))
+    assert running.waiting_list() == []
+    keeps_its_promises(running)

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from nova.evaluation.metrics import evaluate
+from nova.evaluation.prediction import predict
 from nova.model.options import Options
 from nova.model.plan import Plan
+from nova.model.policy import ROOMS, TIE
 from nova.model.problem import Problem
 from nova.optimizer import optimize
 from nova.placement import assign as assigning
@@ -74,3 +76,21 @@ def test_what_the_node_does_besides_counts(monkeypatch: pytest.MonkeyPatch) -> N
     busy[favourite] = 0.9 * problem.nodes.capacity[favourite]
     again = large(monkeypatch, replace(problem, nodes=replace(problem.nodes, busy=busy)))
     assert (again.replicas.node == favourite).sum() < (plan.replicas.node == favourite).sum()
+
+
+@pytest.mark.parametrize(("load", "seed"), [(0.3, 1), (0.6, 2)])
+def test_utilisation_is_a_wish_in_large_problems_too(monkeypatch: pytest.MonkeyPatch, load: float, seed: int) -> None:
+    """As it falls, predicted p99 does not rise, ties aside; nothing is refused or sliced that fits on whole hosts."""
+    problem, soonest = draw(300, 5, seed, load=load), np.inf
+    for share in (*ROOMS, 0.5, 0.2):
+        plan = large(monkeypatch, problem, Options(utilisation=share))
+        late = predict(problem, plan).felt.p99_ms
+        assert late <= (1 + TIE) * soonest * (1 + 1e-9)
+        assert plan.summary.sliced_sub_joins == 0
+        soonest = min(soonest, late)
+
+
+def test_utilisation_is_kept_in_large_problems_where_p99_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = draw(300, 0, 1, load=0.05)
+    assert large(monkeypatch, problem).summary.max_utilisation > 0.6
+    assert large(monkeypatch, problem, Options(utilisation=0.5)).summary.max_utilisation <= 0.5 * (1 + 1e-9)

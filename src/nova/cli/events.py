@@ -17,7 +17,7 @@ import typer
 from nova.cli import MARKUP
 from nova.cli.changes import HYSTERESIS, JITTER, MIGRATION, change_row, stability_of, write_running
 from nova.cli.opening import open_plan
-from nova.cli.output import JSON, emit_json, progress, table, warn
+from nova.cli.output import JSON, emit_json, progress, table, unkept, warn
 from nova.cli.reoptimize import lines_of, name_of, waiting_text
 
 if TYPE_CHECKING:
@@ -258,6 +258,8 @@ class _Printer:
                 f"{self.steps:,} steps, {self.repeated:,} of them applied before, {self.changes:,} changes; "
                 f"{store.folder} is at step {store.sequence:,}; plan: {current / 'plan'}"
             )
+        running = store.controller
+        warn(unkept(running.options.utilisation, running.fullest()))
         if waiting:
             warn([f"{len(waiting):,} sub-joins do not run, among them {waiting_text(waiting[0])}"])
 

@@ -55,6 +55,16 @@ def warn(messages: Iterable[str]) -> None:
         typer.echo(f"warning: {message}", err=True)
 
 
+def unkept(wanted: float, fullest: float) -> list[str]:
+    """What to say where hosts are fuller than `utilisation` wants them."""
+    from nova.model.policy import OVERLOAD
+
+    if fullest <= wanted * (1 + OVERLOAD):
+        return []
+    why = "results would wait longer otherwise, or not fit"
+    return [f"utilisation {wanted:g} is not kept: hosts are up to {fullest:.0%} full, as {why}"]
+
+
 def estimated_bound(certainty: float | None) -> str:
     """What to say of a bound beside its name: nothing where it is proven."""
     return "" if certainty is None or not certainty < 1 else f", an estimate: {certainty:.1%} sure"

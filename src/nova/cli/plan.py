@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nova.cli.output import JSON, emit_json, progress, table, warn
+from nova.cli.output import JSON, emit_json, progress, table, unkept, warn
 
 if TYPE_CHECKING:
     from nova.evaluation.results import Results
@@ -108,7 +108,7 @@ def command(
     from nova.evaluation.results import traffic
 
     results = traffic(loaded.problem, plan)
-    notes = [*results.warnings(), *_unkept(plan)]
+    notes = [*results.warnings(), *unkept(plan.options.utilisation, plan.summary.max_utilisation)]
     found = placements(loaded.problem, plan)
     if folder is not None:
         save(plan, folder, loaded.problem)
@@ -136,17 +136,6 @@ def command(
         warn([f"{figures['sliced_sub_joins']:,} sub-joins found room only by dealing out their windows: {late}"])
     if figures["overloaded"]:
         warn([f"{figures['overloaded']:,} nodes are overloaded: `nova evaluate` names them and says by how much"])
-
-
-def _unkept(plan: Plan) -> list[str]:
-    """What to say where hosts are fuller than `utilisation` wants them."""
-    from nova.model.policy import OVERLOAD
-
-    wanted, fullest = plan.options.utilisation, plan.summary.max_utilisation
-    if fullest <= wanted * (1 + OVERLOAD):
-        return []
-    why = "results would wait longer otherwise, or not fit"
-    return [f"utilisation {wanted:g} is not kept: hosts are up to {fullest:.0%} full, as {why}"]
 
 
 def _targets(outputs: list[Path]) -> tuple[Path | None, list[Path]]:

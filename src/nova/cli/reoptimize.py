@@ -12,7 +12,7 @@ import typer
 
 from nova.cli.changes import HYSTERESIS, JITTER, MIGRATION, print_changes, stability_of, write_running
 from nova.cli.opening import PLAN, SCENARIO, open_plan
-from nova.cli.output import JSON, emit_json, progress, table, warn
+from nova.cli.output import JSON, emit_json, progress, table, unkept, warn
 
 if TYPE_CHECKING:
     from nova.controller import Waiting
@@ -94,6 +94,7 @@ def command(
             ],
         )
         typer.echo(f"wrote {output}" + ("" if file is None else f", for the scenario {file}"))
+    warn(unkept(running.options.utilisation, running.fullest()))
     if file is None:
         warn(["no two sources join any more: no scenario was written"])
     if waiting:

@@ -112,6 +112,10 @@ class Controller:
             return cost_of(self.problem(), self.plan())
         return float(total_cost(self.state.handle, self.state.joins.end, self.state.nodes.end))
 
+    def fullest(self) -> float:
+        """Highest share of a host that is busy: above `utilisation` where `auto` had to use more."""
+        return self.state.fullest()
+
     def waiting_list(self) -> list[Waiting]:
         """What does not run, and why."""
         joins, names, rate = self.state.joins, self.state.names, self.state.sources["rate"]

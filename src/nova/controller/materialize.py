@@ -171,7 +171,8 @@ def plan_of(state: State, materialized: Materialized) -> Plan:
     space = CostSpace(nodes.coordinates, nodes.heights)
     merges = merge_trees(problem, joins, made, space, state.options)
     used = state.nodes["used"][materialized.node_rows] + merge_loads(problem, joins, made, merges)
-    over = np.flatnonzero((used > 0) & (used + nodes.other_load > nodes.limit * (1 + OVER)))
+    loads = np.where(used > 0, used + nodes.other_load, 0.0)
+    over = np.flatnonzero(loads > nodes.limit * (1 + OVER))
     return Plan(
         joins,
         made,
@@ -180,7 +181,7 @@ def plan_of(state: State, materialized: Materialized) -> Plan:
         overloaded=over.astype(np.int32),
         digest=problem.digest,
         summary=Summary(
-            Summary.of(problem, joins, made, used, len(over), merges=merges),
+            Summary.of(problem, joins, made, loads, len(over), merges=merges),
             steps=int(state.counts[STEP]) - 1,
             waiting_sub_joins=int(np.count_nonzero(table["state"][: table.end] == WAITING)),
         ),

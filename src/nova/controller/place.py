@@ -1,6 +1,7 @@
 """Place: hosts for what has none. Lost and new sub-joins first, then those that wait, as a fresh plan would place them:
 whole on the cheapest host with room, cut into a grid, or dealt out by windows. Of a sub-join that is dealt out only the
-lost windows are placed; a grid is cut anew. What fits nowhere waits."""
+lost windows are placed; a grid is cut anew. `auto` slices, and leaves waiting, only what has no room on whole hosts,
+whatever `utilisation` wishes. What fits nowhere waits."""
 
 from __future__ import annotations
 
@@ -79,21 +80,31 @@ def place_joins(state: State, joins: dict[int, str], reasons: dict[int, str]) ->
         reasons.setdefault(row, joins[row])
     demand, query = state.demand(rows), state.joins["query"][rows]
     sliced = state.queries["sliced"][query] | state.divided(rows)
-    _place_unsliced(state, rows[~sliced][np.argsort(-demand[~sliced], kind="stable")])
+    late = rows[~sliced][np.argsort(-demand[~sliced], kind="stable")]
+    _place_unsliced(state, late)
+    while len(late := late[state.joins["state"][late] == WAITING]) and state.widen():
+        _place_unsliced(state, late)
     sliced |= (state.joins["state"][rows] == WAITING) & state.queries["may_slice"][query]
-    slices = rows[sliced][np.argsort(demand[sliced], kind="stable")]
-    done = 0
-    while done < len(slices):
-        state.have_spare(ROWS, RESERVE)
-        done = int(place_slices(state.handle, slices, done, PART))
-        if done < len(slices):
-            state.grow_replicas()
+    late = rows[sliced][np.argsort(demand[sliced], kind="stable")]
+    _place_sliced(state, late)
+    while len(late := late[state.joins["state"][late] == WAITING]) and state.widen():
+        _place_sliced(state, late)
     fits = state.joins["state"][rows] != WAITING
     for row, needs in zip(rows[~fits].tolist(), demand[~fits].tolist(), strict=True):
         if not (state.options.allow_overload and _overload(state, row, needs)):
             reasons[row] = f"does not fit: {reasons[row]}"
         state.backlog.add(row, needs)
     return [int(row) for row in rows[fits]]
+
+
+def _place_sliced(state: State, rows: Rows) -> None:
+    """Windows, or ranges of keys, that no host has: on whichever hosts have room, in this order of sub-joins."""
+    done = 0
+    while done < len(rows):
+        state.have_spare(ROWS, RESERVE)
+        done = int(place_slices(state.handle, rows, done, PART))
+        if done < len(rows):
+            state.grow_replicas()
 
 
 def _place_unsliced(state: State, rows: Rows) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nova.controller.impact import Impact
-from nova.controller.ledger import RESERVE, drop_all, own_costs, put, times_at, total_cost
+from nova.controller.ledger import OVER, RESERVE, drop_all, own_costs, put, times_at, total_cost
 from nova.controller.materialize import Materialized, problem_with, replicas_of
 from nova.controller.schema import HYSTERESIS, RUNNING, STAY, WAITING, WORTH, Values
 from nova.controller.state import WHOLE, State, cut_freely
@@ -90,6 +90,8 @@ def replan(state: State, impact: Impact) -> None:
         _follow(state, impact, None, stirred)
         now = state.standing = standing(state)
     state.standing = min(now, state.standing)
+    while state.fullest() > state.kept.utilisation * (1 + OVER) and state.widen():
+        pass  # a whole plan may need more of the hosts than steps kept to
     state.settled_cost = float(total_cost(state.handle, state.joins.end, state.nodes.end))
 
 

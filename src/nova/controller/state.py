@@ -6,6 +6,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +36,10 @@ from nova.controller.schema import (
     pack,
 )
 from nova.costspace import CostSpace, embed_new, vivaldi
-from nova.model.load import node_loads
+from nova.model.load import fullest, node_loads
 from nova.model.options import LEG_WEIGHTS, Options, Stability
 from nova.model.plan import Plan
-from nova.model.policy import DENSE, SQUARE, UNLIMITED, may_slice, sliced, usable, usable_room
+from nova.model.policy import DENSE, OVERLOAD, SQUARE, UNLIMITED, may_slice, rooms_down_to, sliced, usable, usable_room
 from nova.model.problem import Floats, Key, Problem
 from nova.model.replicas import SHARES, Replicas
 from nova.placement.index import SLACK, HostIndex, build
@@ -91,6 +92,8 @@ class State:
         self, dimensions: int, options: Options, stability: Stability, names: Names, measurements: Measurements
     ) -> None:
         self.options, self.stability = options, stability
+        self.kept = options
+        """The same, but for the share of every node that steps keep to: `auto` may need more than `utilisation`."""
         self.names, self.measurements = names, measurements
         # beside the nodes: where each is, and where it was (with its height) when its sub-joins were last considered
         self.nodes = Records(NODE, {"at": dimensions, "anchor": dimensions + 1})
@@ -146,8 +149,10 @@ class State:
                 "anchor": np.column_stack([plan.space.coordinates, plan.space.heights]),
             },
         )
-        room = usable(nodes, plan.options)
-        state.nodes["room"][: len(nodes)] = room
+        full = fullest(problem, joins, plan.replicas)
+        while full > state.kept.utilisation * (1 + OVERLOAD) and state._keep_less():
+            pass
+        state.nodes["room"][: len(nodes)] = usable(nodes, state.kept)
         state.sources.fill(
             len(sources),
             {
@@ -182,16 +187,45 @@ class State:
         state._take_replicas(plan)
         ledger.thread(state.handle, len(sources), len(joins), len(plan.replicas))
         state._fill_rtts(problem)
-        used = state.nodes["used"][: len(nodes)]
-        rows = np.flatnonzero(room > 0).astype(np.int32)
-        state.index = build(
-            rows, state.nodes["at"][rows], state.nodes["height"][rows], np.maximum(room - used, 0.0)[rows], SLACK
-        )
-        taken = np.flatnonzero(state.index.node >= 0)
-        state.nodes["slot"][state.index.node[taken]] = taken
-        state.stale()
+        state._index_hosts()
         state.refresh_ideals(np.arange(len(joins)))
         return state
+
+    def _index_hosts(self) -> None:
+        """Build the index of all hosts and their free room."""
+        nodes = self.nodes
+        rows = np.flatnonzero(nodes["room"][: nodes.end] > 0).astype(np.int32)
+        free = np.maximum(nodes["room"][rows] - nodes["used"][rows], 0.0)
+        self.index = build(rows, nodes["at"][rows], nodes["height"][rows], free, SLACK)
+        taken = np.flatnonzero(self.index.node >= 0)
+        nodes["slot"][: nodes.end] = -1
+        nodes["slot"][self.index.node[taken]] = taken
+        self.stale()
+
+    def _keep_less(self) -> bool:
+        """Let `kept` have the next larger share of a node; False where that is all of it, and where no more than
+        `utilisation` may be used."""
+        larger = rooms_down_to(self.kept.utilisation)[:-1]
+        if not larger or self.options.partition != "auto" or self.options.waiting == 0:
+            return False
+        self.kept = replace(self.kept, utilisation=larger[-1])
+        return True
+
+    def widen(self) -> bool:
+        """Let steps use more of every node than they kept to so far, from now on; False where they may not."""
+        if not self._keep_less():
+            return False
+        nodes, rows = self.nodes, np.flatnonzero(self.nodes["alive"][: self.nodes.end])
+        capacity, bandwidth, busy, hosts = (nodes[name][rows] for name in ("capacity", "bandwidth", "busy", "hosts"))
+        nodes["room"][rows] = usable_room(capacity, bandwidth, busy, hosts, self.kept)
+        self._index_hosts()
+        return True
+
+    def fullest(self) -> float:
+        """Highest share of a node that replicas and its other work keep busy, of the nodes that run any."""
+        nodes = self.nodes.rows[: self.nodes.end]
+        used = nodes[nodes["used"] > 0]
+        return float(((used["used"] + used["busy"]) / used["limit"]).max(initial=0.0))
 
     def _take_replicas(self, plan: Plan) -> None:
         replicas = plan.replicas
@@ -306,7 +340,7 @@ class State:
         one = slice(row, row + 1)
         room = float(
             usable_room(
-                nodes["capacity"][one], nodes["bandwidth"][one], nodes["busy"][one], nodes["hosts"][one], self.options
+                nodes["capacity"][one], nodes["bandwidth"][one], nodes["busy"][one], nodes["hosts"][one], self.kept
             )[0]
         )
         nodes["room"][row] = room

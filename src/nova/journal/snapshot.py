@@ -37,7 +37,7 @@ from nova.model.reading import whole
 from nova.model.requires import Requirement
 from nova.placement.index import HostIndex
 
-VERSION = 5
+VERSION = 6
 """To be raised when attributes of the classes below change: an older snapshot then names what no longer fits. What rows
 consist of is not counted here: the fingerprint of the schema stands in every snapshot."""
 _BEGIN_ANEW = "Maybe begin a new folder from `current` in this one: it holds the plan and its scenario"

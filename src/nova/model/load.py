@@ -18,6 +18,13 @@ def node_loads(joins: SubJoins, replicas: Replicas, nodes: int) -> Floats:
     return np.bincount(node, weights=left + right, minlength=nodes).astype(np.float64)
 
 
+def fullest(problem: Problem, joins: SubJoins, replicas: Replicas) -> float:
+    """Highest share of a node that replicas and its other work keep busy, of the nodes that run any."""
+    loads, limit = node_loads(joins, replicas, len(problem.nodes)), problem.nodes.limit
+    used = loads > 0
+    return float(((loads + problem.nodes.other_load)[used] / limit[used]).max(initial=0.0))
+
+
 def window_bytes(problem: Problem, joins: SubJoins) -> Floats:
     """Bytes that each tuple/s of a sub-join's input takes in open windows: their length × the size of a tuple."""
     each = np.array([query.window_ms / 1000.0 * query.tuple_bytes for query in problem.queries])

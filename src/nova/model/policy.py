@@ -92,6 +92,11 @@ OVERFULL_MS: Final = 10_000.0
 """What a tuple/s that a sink or a link cannot take counts, as if it went so much further: more than any way."""
 
 
+def rooms_down_to(utilisation: float) -> tuple[float, ...]:
+    """Shares of the hosts that `auto` may use, most first: those of `ROOMS` above what is wished, then that."""
+    return (*(room for room in ROOMS if room > utilisation), utilisation)
+
+
 def usable(nodes: Nodes, options: Options) -> Floats:
     """Tuples/s of join input that each node may take in; 0 where it is passed over."""
     room = usable_room(nodes.capacity, nodes.bandwidth, nodes.other_load, nodes.hosts, options)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from nova.jit import kernel
 from nova.model.distances import LegLengths, weighted
+from nova.model.load import fullest
 from nova.model.options import LEG_WEIGHTS, Options
 from nova.model.policy import (
     CRUMB,
@@ -27,6 +28,7 @@ from nova.model.policy import (
     TIE,
     UNLIMITED,
     key_ranges,
+    rooms_down_to,
     usable,
 )
 from nova.model.prices import Prices
@@ -141,6 +143,35 @@ def _assign_all(
     if options.partition in ("grid", "window"):
         every = np.full(len(joins), options.partition == "window")
         return _assign(problem, joins, space, options, every, start=start)
+    if options.partition == "auto" and options.waiting > 0 and options.utilisation < 1:
+        hosts = np.count_nonzero(usable(problem.nodes, options))
+        if len(joins) * hosts > DENSE:  # small problems keep to it, or not, in `_soonest`
+            return _assign_sparing(problem, joins, space, options)
+    return _assign_freely(problem, joins, space, options, start)
+
+
+def _assign_sparing(problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> Assignment:
+    """Place a large problem by `auto` within `utilisation`, or within the least of `ROOMS` beyond it in which all that
+    fits finds room, no more is sliced, and predicted p99 is that of more room, ties aside."""
+    chosen, least, soonest = None, (np.inf, np.inf), np.inf
+    for share in rooms_down_to(options.utilisation):
+        if chosen is not None and fullest(problem, joins, chosen.replicas) <= share * (1 + OVERLOAD):
+            continue  # kept to already
+        found = _assign_freely(problem, joins, space, replace(options, utilisation=share), None)
+        boxes = found.replicas
+        lacking = float(found.missing.sum()), len(np.unique(boxes.join[boxes.slice_to - boxes.slice_from < 1]))
+        late = float(felt_figures(problem, joins, boxes, space.between, options.arrival_scv)[-1])
+        if chosen is None or (lacking <= least and late <= (1 + TIE) * soonest):
+            chosen, least = found, lacking
+        soonest = min(soonest, late)
+    assert chosen is not None
+    return chosen
+
+
+def _assign_freely(
+    problem: Problem, joins: SubJoins, space: CostSpace, options: Options, start: Start | None
+) -> Assignment:
+    """Place all sub-joins by `auto` or by key; large problems within `utilisation`."""
     keyed = _keyed(problem, joins, options)
     by_distance = options.waiting == 0  # where waiting costs nothing, what divides freely is divided at once
     if options.partition == "key":
@@ -575,7 +606,7 @@ def _soonest(search: Callable[[float, felt.Start | None], _Search], options: Opt
     needs slicing for it; else to the next larger of `ROOMS` that does: p99 does not rise as `utilisation` falls."""
     most = options.utilisation
     within = cache(lambda room: search(room, None))
-    shares = [room for room in ROOMS if room > most and options.partition == "auto"] + [most]
+    shares = rooms_down_to(most) if options.partition == "auto" else (most,)
     found: list[_Search] = []
     chosen, soonest = None, np.inf
     for share in shares:
