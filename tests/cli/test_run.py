@@ -27,6 +27,22 @@ def nova(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=400, check=False)
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "wanted"),
+    [
+        ("--packages", "org.example", "GROUP:NAME:VERSION expected"),
+        ("--packages", "a:b:1,,c:d:2", "GROUP:NAME:VERSION expected"),
+        ("--conf", "spark.ui.enabled", "NAME=VALUE expected"),
+    ],
+)
+def test_options_of_spark_that_are_none_are_told_before_it_starts(
+    option: str, value: str, wanted: str, scenario_file: Path
+) -> None:
+    told = nova("run", scenario_file, option, value)
+    assert told.returncode == 2
+    assert f"field {option}: {wanted}" in told.stderr
+
+
 def watched(*arguments: object) -> tuple[subprocess.CompletedProcess[str], str]:
     """The command with a terminal for its messages, and what was seen there."""
     seen: list[bytes] = []

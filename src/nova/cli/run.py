@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable, Mapping
@@ -133,7 +134,7 @@ def command(
 
     spark_settings = dict(_pair(setting, "--conf") for setting in conf)
     if packages is not None:
-        spark_settings["spark.jars.packages"] = packages
+        spark_settings["spark.jars.packages"] = _packages(packages)
     sink, target = _sink(to)
     settings = Settings(
         folder=out,
@@ -402,6 +403,16 @@ def _sink(to: str) -> tuple[str, str | None]:
         return {"mqtts": "mqtt"}.get(to.split("://")[0], to.split("://")[0]), to
     name, _, target = to.partition(":")
     return name, target or None
+
+
+def _packages(text: str) -> str:
+    """Maven coordinates as Spark wants them."""
+    each = [part.strip() for part in text.split(",")]
+    for one in each:
+        if not re.fullmatch(r"[\w.-]+(:[\w.-]+){2}", one):
+            wanted = "GROUP:NAME:VERSION expected, several with commas"
+            raise InvalidInput([Fault("command line", wanted, field="--packages", value=one)])
+    return ",".join(each)
 
 
 def _pair(option: str, field: str) -> tuple[str, str]:
