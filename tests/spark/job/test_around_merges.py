@@ -16,9 +16,9 @@ from nova.model.errors import NovaError
 from nova.model.merges import NO_MERGES, Merges
 from nova.model.plan import Plan
 from nova.scenario import Scenario, load
-from nova.spark.job.around import levels
 from nova.spark.job.folder import RunFolder
 from nova.spark.job.kept import Kept
+from nova.spark.job.merging import levels
 from nova.spark.job.run import Run, Settings
 from nova.spark.replan.handover import put
 

@@ -3,18 +3,16 @@
     input ─ filter, project, copy into windows ─ [route, join] ─ filter ─┬─ project ─────────────────────── sink
                                                                          └─ partial aggregates ─ merge ─ project ─ sink
 
-Partial aggregates are made of each host's results in each batch. Where the plan says so, other hosts merge those of
-several before the sink gets them, batch by batch: they keep nothing, so plans may change between batches. The sink
-keeps partials until no result of their window can come any more, and then writes one row per group: once, also when a
-batch is repeated after a crash.
+Partial aggregates are made of each host's results in each batch; where the plan says so, other hosts merge those of
+several before the sink gets them (`merging`). The sink keeps partials until no result of their window can come any
+more, and then writes one row per group: once, also when a batch is repeated after a crash.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,14 +28,14 @@ from nova.spark.job.kept import Kept
 from nova.spark.job.selectivity import CAME, PASSED, Selectivity
 from nova.spark.job.sinks import Sink, result_rows
 from nova.spark.job.tasks import ORIGINAL, ArrowMap
-from nova.spark.job.unmatched import Unmatched
+from nova.spark.job.unmatched import Unmatched, found_in
 from nova.spark.session import first_line
 from nova.spark.sources.clock import Clock
 from nova.spark.sources.inputs import MOST_BYTES, Input
 from nova.spark.sources.tuples import HIDDEN, REASON, column_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Observation, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 START = "_start"
 """Start of a group's window, in µs since 1970."""
@@ -81,47 +79,80 @@ def keys_of(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 @dataclass
-class Around:
-    """A sink for joined rows that does what a query asks for after the join, and hands the outcome to another sink."""
+class AtHosts:
+    """A sink for joined rows that does what a query asks of them where they are joined, and hands on what leaves."""
 
     inner: Sink
     flow: Flow
     pipeline: Pipeline
-    folder: Path
-    """Keeps the groups of open windows, one file for each batch."""
-    watermark_us: Callable[[], int | None]
-    """Event time before which no packet of a batch to come is joined; None: not yet known."""
-
-    counted: Selectivity
-    """What it lets through."""
-    unmatched: Unmatched | None = None
-    """Where the query keeps tuples that join nothing."""
-    merges: Callable[[], Mapping[str, str]] = dict
-    """By host, the one to which its partial aggregates go first, in the plan that the latest batch goes by."""
-    merged: Counter[str] = field(default_factory=Counter)
-    """Partial aggregates of others that each host has merged."""
+    counted: Selectivity | None = None
+    """Takes in how many pairs satisfy all conditions of the join."""
+    found: Callable[[int, pa.Table], None] | None = None
+    """Of an outer join: takes in, batch by batch, which tuples have found a partner."""
 
     def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
         """Joined rows; the rest happens batch by batch."""
         return result_rows(pairs, matcher, self.flow)
 
     def write(self, frame: DataFrame, batch: int) -> None:
-        """Filter, then project or group, and write."""
+        """Filter, make partial aggregates, and hand on."""
+        if self.found is None:
+            self._hand_on(frame if self.pipeline.where is None else frame.where(self.pipeline.where), batch)
+            return
+        joined = (frame if self.pipeline.match is None else frame.where(self.pipeline.match)).persist()
+        try:
+            self.found(batch, found_in(joined, self.pipeline.keeps))
+            self._hand_on(joined, batch)
+        finally:
+            joined.unpersist()
+
+    def _hand_on(self, rows: DataFrame, batch: int) -> None:
         from pyspark.sql import Observation
+        from pyspark.sql import functions as F
 
         pairs = Observation()
-        if self.unmatched is None:
-            self._write(_counted(self._passing(frame), pairs), batch)
-        else:
-            joined = (frame if self.pipeline.match is None else frame.where(self.pipeline.match)).persist()
-            try:
-                lone = self.unmatched.of_batch(joined, batch, self.watermark_us())
-                rows = _counted(joined, pairs)
-                rows = rows.unionByName(_frame(frame.sparkSession, lone)) if len(lone) else rows
-                self._write(self._passing(rows), batch)
-            finally:
-                joined.unpersist()
-        self.counted.joined(batch, int(pairs.get[PAIRS]))
+        if self.counted is not None:
+            rows = rows.observe(pairs, F.count(F.lit(1)).alias(PAIRS))
+        self.inner.write(self.inner.attach(leaving(rows, self.pipeline), None), batch)
+        if self.counted is not None:
+            self.counted.joined(batch, int(pairs.get[PAIRS]))
+
+
+def leaving(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Rows that satisfy the conditions of the join as they leave their hosts: as partial aggregates where the query
+    groups them; without those of an outer join that it leaves out for another reason."""
+    passing = rows if pipeline.where is None else rows.where(pipeline.where)
+    return passing if pipeline.group is None else partial(passing, pipeline.group)
+
+
+@dataclass
+class AtSink:
+    """A sink for what leaves the hosts of a query, that makes its results of it and hands these to another sink."""
+
+    inner: Sink
+    pipeline: Pipeline
+    folder: Path
+    """Keeps the groups of open windows, one file for each batch."""
+    bucket_us: int
+    """Length of the buckets that the join's state is dropped by."""
+    watermark_us: Callable[[], int | None]
+    """Event time before which no packet of a batch to come is joined; None: not yet known."""
+    counted: Selectivity | None = None
+    """Takes in how many groups windows have."""
+    unmatched: Unmatched | None = None
+    """Where the query keeps tuples that join nothing."""
+
+    def attach(self, pairs: DataFrame, matcher: ArrowMap | None) -> DataFrame:
+        """What leaves the hosts, as it is; a `matcher` only looks at it."""
+        return pairs if matcher is None else pairs.mapInArrow(matcher, pairs.schema)
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        """Add what joined nothing, then project or group, and write."""
+        if self.unmatched is not None:
+            lone = self.unmatched.of_batch(batch, self.watermark_us())
+            if len(lone):
+                frame = frame.unionByName(leaving(_frame(frame.sparkSession, lone), self.pipeline))
+        self._write(frame, batch)
 
     def _write(self, rows: DataFrame, batch: int) -> None:
         if self.pipeline.group is None:
@@ -130,13 +161,10 @@ class Around:
         group, spark = self.pipeline.group, rows.sparkSession
         groups = Kept(self.folder)
         state, closed = groups.before(batch)
-        fresh = self._partials(rows, group)
-        if closed is not None:
-            fresh = fresh.filter(pc.greater(fresh[START], closed))
-        state = fresh if state is None else pa.concat_tables([state, fresh])
+        state = _with_open(state, rows, closed)
         watermark = self.watermark_us()
         if watermark is not None:
-            until = watermark - group.size_us - group.slack_us - self.flow.bucket_us
+            until = watermark - group.size_us - group.slack_us - self.bucket_us
             closed = until if closed is None else max(until, closed)
         over = pc.less_equal(state[START], closed) if closed is not None else pa.nulls(len(state), pa.bool_())
         self._hand_on(finish(spark, state.filter(over), self.pipeline), batch)
@@ -146,7 +174,7 @@ class Around:
     def end(self, spark: SparkSession) -> None:
         """The input has ended: write the tuples that joined nothing, and the groups of all windows that are open."""
         lone = None if self.unmatched is None else self.unmatched.rest()
-        rows = None if lone is None or not len(lone) else self._passing(_frame(spark, lone))
+        rows = None if lone is None or not len(lone) else leaving(_frame(spark, lone), self.pipeline)
         if self.pipeline.group is not None:
             self._end_groups(spark, rows)
         elif rows is not None and self.unmatched is not None:
@@ -155,62 +183,43 @@ class Around:
             self.unmatched.forget()
 
     def _end_groups(self, spark: SparkSession, rows: DataFrame | None) -> None:
-        """Write the groups of all windows that are still open, these rows included."""
+        """Write the groups of all windows that are still open, these partial aggregates included."""
         assert self.pipeline.group is not None
         groups = Kept(self.folder)
         last = groups.last()
         if last is None:
             return
         state, closed = groups.before(last + 1)
-        if rows is not None:
-            fresh = self._partials(rows, self.pipeline.group)
-            if closed is not None:  # a run that died after it had written them comes here again
-                fresh = fresh.filter(pc.greater(fresh[START], closed))
-            state = fresh if state is None else pa.concat_tables([state, fresh])
+        if rows is not None:  # a run that died after it had written them comes here again
+            state = _with_open(state, rows, closed)
         if state is None or not state.num_rows:
             return
         self._hand_on(finish(spark, state, self.pipeline), AFTER_END + last)
         self._closed(state, self.pipeline.group, AFTER_END + last)
-        self.counted.note(AFTER_END + last, {})
+        if self.counted is not None:
+            self.counted.note(AFTER_END + last, {})
         latest = pc.max(state[START]).as_py()
         groups.save(last, state.slice(0, 0), latest if closed is None else max(latest, closed))
-
-    def _passing(self, rows: DataFrame) -> DataFrame:
-        return rows if self.pipeline.where is None else rows.where(self.pipeline.where)
 
     def _hand_on(self, rows: DataFrame, batch: int) -> None:
         self.inner.write(self.inner.attach(rows, None), batch)
 
-    def _partials(self, rows: DataFrame, group: Grouping) -> pa.Table:
-        """Rows as the partial aggregates of them that reach the sink."""
-        made, to = partial(rows, group), self.merges() if group.merge else {}
-        return self._merged_on_the_way(made, group, to) if to else made.drop("node").toArrow()
-
-    def _merged_on_the_way(self, made: DataFrame, group: Grouping, to: Mapping[str, str]) -> pa.Table:
-        """Partial aggregates as they reach the sink, and counted at the hosts that merge them."""
-        whole, counts = made, []
-        for level in levels(to):
-            whole, count = merged_once(whole, group, level)
-            counts.append(count)
-        fresh = whole.drop("node").toArrow()
-        for count in counts:
-            self.merged.update({host: int(partials) for host, partials in count.get.items() if partials})
-        kept = made.drop("node").limit(0).toArrow().schema  # of one type with those that nobody merges
-        return fresh.select(kept.names).cast(kept)
-
     def _closed(self, state: pa.Table, group: Grouping, batch: int) -> None:
         """Count the groups of windows that are over; keys that hold others within them are not told apart."""
         names = [START, *(name for name, _ in group.keys)]
-        if state.num_rows and not any(pa.types.is_nested(state.schema.field(name).type) for name in names):
+        nested = any(pa.types.is_nested(state.schema.field(name).type) for name in names)
+        if self.counted is not None and state.num_rows and not nested:
             groups = state.group_by(names).aggregate([]).num_rows
             self.counted.closed(batch, groups, len(pc.unique(state[START])))
 
 
-def _counted(rows: DataFrame, pairs: Observation) -> DataFrame:
-    """The same rows, counted as they pass."""
-    from pyspark.sql import functions as F
-
-    return rows.observe(pairs, F.count(F.lit(1)).alias(PAIRS))
+def _with_open(state: pa.Table | None, partials: DataFrame, closed: int | None) -> pa.Table:
+    """Partial aggregates of windows that are open, with those of earlier batches; those of windows that are over come
+    too late."""
+    fresh = partials.drop("node").toArrow()
+    if closed is not None:
+        fresh = fresh.filter(pc.greater(fresh[START], closed))
+    return fresh if state is None else pa.concat_tables([state, fresh.cast(state.schema)])
 
 
 def project(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -230,44 +239,16 @@ def handed_over(spark: SparkSession, folder: Path, flow: Flow, pipeline: Pipelin
 
 
 def partial(rows: DataFrame, grouping: Grouping) -> DataFrame:
-    """Rows of one batch as partial aggregates by host, window and keys; as they are where they cannot be merged."""
+    """Rows of one batch as partial aggregates by host, window and keys; row by row where they cannot be merged."""
     from pyspark.sql import functions as F
 
     keys = _columns(grouping.keys)
     spread = rows.withColumn(START, F.explode(F.expr(grouping.window)))
     if not grouping.merge and grouping.partial:
-        return spread.select(START, *keys, *_columns(grouping.partial))
+        return spread.select("node", START, *keys, *_columns(grouping.partial))
     named = spread.select("*", *keys)
     names = [name for name, _ in grouping.keys]
-    return _aggregated(named, ["node", START, *names], grouping.partial)
-
-
-def levels(to: Mapping[str, str]) -> list[dict[str, str]]:
-    """The ways from hosts to others that merge, those farthest from the sink first: who sends at once."""
-
-    def hosts_before_sink(host: str) -> int:
-        return 1 + hosts_before_sink(to[host]) if host in to else 0
-
-    depth = {host: hosts_before_sink(host) for host in to}
-    return [
-        {host: to[host] for host in to if depth[host] == level}
-        for level in range(max(depth.values(), default=0), 0, -1)
-    ]
-
-
-def merged_once(made: DataFrame, grouping: Grouping, to: Mapping[str, str]) -> tuple[DataFrame, Observation]:
-    """Partial aggregates after some hosts have sent theirs to others, which merge them with what they have; and how
-    many partials each of these got, once the frame has been worked out."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F
-
-    ways = F.create_map(*(F.lit(name) for way in to.items() for name in way))
-    then = F.try_element_at(ways, F.col("node"))
-    count = Observation()
-    got = [F.count_if(then == F.lit(host)).alias(host) for host in sorted(set(to.values()))]
-    sent = made.observe(count, *got).withColumn("node", F.coalesce(then, F.col("node")))
-    names = ["node", START, *(name for name, _ in grouping.keys)]
-    return _aggregated(sent, names, grouping.merge), count
+    return aggregated(named, ["node", START, *names], grouping.partial)
 
 
 def finish(spark: SparkSession, state: pa.Table, pipeline: Pipeline) -> DataFrame:
@@ -278,7 +259,7 @@ def finish(spark: SparkSession, state: pa.Table, pipeline: Pipeline) -> DataFram
     grouping = pipeline.group
     assert grouping is not None
     names = [name for name, _ in grouping.keys]
-    whole = _aggregated(_frame(spark, state), [START, *names], grouping.final)
+    whole = aggregated(_frame(spark, state), [START, *names], grouping.final)
     start = F.timestamp_micros(F.col(START))
     end = F.timestamp_micros(F.col(START) + F.lit(grouping.size_us))
     bounded = whole.select("*", start.alias("window_start"), end.alias("window_end"))
@@ -301,7 +282,7 @@ def _merged(spark: SparkSession, state: pa.Table, grouping: Grouping) -> pa.Tabl
     if state.num_rows <= CROWDED or not grouping.merge:
         return state
     names = [START, *(name for name, _ in grouping.keys)]
-    merged = _aggregated(_frame(spark, state), names, grouping.merge).toArrow()
+    merged = aggregated(_frame(spark, state), names, grouping.merge).toArrow()
     return merged.select(state.column_names).cast(state.schema)
 
 
@@ -310,7 +291,7 @@ def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.createDataFrame(pa.table([column.combine_chunks() for column in table.columns], schema=table.schema))
 
 
-def _aggregated(frame: DataFrame, names: list[str], aggregates: Iterable[tuple[str, str]]) -> DataFrame:
+def aggregated(frame: DataFrame, names: list[str], aggregates: Iterable[tuple[str, str]]) -> DataFrame:
     made = _columns(aggregates)
     return frame.groupBy(*names).agg(*made) if made else frame.select(*names).distinct()
 

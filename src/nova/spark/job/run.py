@@ -29,10 +29,11 @@ from nova.scenario import Scenario
 from nova.spark.dead_letters import UNKNOWN_SOURCE
 from nova.spark.emulate import Emulation, Epochs
 from nova.spark.job import health
-from nova.spark.job.around import Around, before, handed_over, keys_of
+from nova.spark.job.around import AtHosts, AtSink, before, handed_over, keys_of
 from nova.spark.job.folder import RunFolder
 from nova.spark.job.job import Job, NewPlan, routes_of
 from nova.spark.job.listener import Listener
+from nova.spark.job.merging import Merging
 from nova.spark.job.meter import Meter
 from nova.spark.job.schedule import Schedule
 from nova.spark.job.selectivity import Selectivity, selectivity_of
@@ -130,6 +131,8 @@ class BatchRunning(Running):
     """One query that runs batch by batch."""
 
     job: Job = field(kw_only=True)
+    at_sink: AtSink | None = None
+    """What is left to do with joined rows, where the query asks for more."""
 
     def known_until_s(self) -> float:
         return self.job.at_work_s or time.time()
@@ -146,8 +149,8 @@ class BatchRunning(Running):
         self.job.gate.stop(self.query)
 
     def finish(self) -> None:
-        if isinstance(self.job.sink, Around):
-            self.job.sink.end(self.job.spark)
+        if self.at_sink is not None:
+            self.at_sink.end(self.job.spark)
 
 
 class Run:
@@ -265,6 +268,9 @@ class Run:
             if self.emulation is not None:
                 self.emulation.batch(number, tally, Epochs.of(job.schedule.entries()))
 
+        def merges() -> dict[str, str]:
+            return self._merges(job.schedule.entries()[-1].plan, number)
+
         s = self.settings
         sink = open_sink(s.format, s.target, s.options, flow, self.folder.path)
         if query.makes is not None:
@@ -274,19 +280,14 @@ class Run:
                 self.spark, made, flow, pipeline, shared_clock(left, right)
             )
         unmatched = Unmatched(flow, pipeline, self.folder.job(query.id) / "unmatched") if pipeline.keeps else None
-        if pipeline.sql and meter.selectivity is not None:
-            groups = self.folder.job(query.id) / "groups"
-            sink = Around(
-                sink,
-                flow,
-                pipeline,
-                groups,
-                lambda: job.watermark_us(),
-                meter.selectivity,
-                unmatched,
-                lambda: self._merges(job.schedule.entries()[-1].plan, number),
-                meter.merged,
-            )
+        at_sink: AtSink | None = None
+        if pipeline.sql:
+            groups, counted = self.folder.job(query.id) / "groups", meter.selectivity
+            at_sink = AtSink(sink, pipeline, groups, flow.bucket_us, lambda: job.watermark_us(), counted, unmatched)
+            sink = at_sink
+            if pipeline.group is not None and pipeline.group.merge:
+                sink = Merging(sink, pipeline.group, merges, meter.merged)
+            sink = AtHosts(sink, flow, pipeline, counted, None if unmatched is None else unmatched.joined)
         lateness_ms = s.lateness_ms + math.ceil(pipeline.lateness_ms)
         job = Job(
             self.spark,
@@ -306,7 +307,7 @@ class Run:
         job.begin(self.folder.FIRST, self.plan)
         once = s.until_end and left.at_hand and right.at_hand
         started = job.start(sides.left, sides.right, once=once, every_ms=s.every_ms)
-        return BatchRunning(meter, started, job.schedule, job=job)
+        return BatchRunning(meter, started, job.schedule, job=job, at_sink=at_sink)
 
     def _merges(self, name: str, query: int) -> dict[str, str]:
         """By host, the one to which its partial aggregates of a query go first, in a plan of the run."""

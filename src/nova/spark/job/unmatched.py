@@ -8,7 +8,7 @@ other side, once no result with it can come any more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,13 +29,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-@dataclass(frozen=True)
+@dataclass
 class Unmatched:
     """The tuples of one query that may still turn out to join nothing."""
 
     flow: Flow
     pipeline: Pipeline
     folder: Path
+    apart: bool = False
+    """Whether results may come before the tuples that they are made of, as they do between sites."""
+    _taken: tuple[int, pa.Table, pa.Table] | None = None
+    """The latest batch, the tuples that came in it, and those that were joined in it."""
 
     @property
     def arrived(self) -> Path:
@@ -52,15 +56,53 @@ class Unmatched:
         if side not in self.pipeline.keeps:
             return None
         self.arrived.mkdir(parents=True, exist_ok=True)
+        for old in self.arrived.glob(f"*-{side}-*.parquet"):  # of an earlier attempt
+            old.unlink()
         return Lone(self.flow, side, str(self.arrived), self.pipeline.first_us if side == "right" else None)
 
-    def of_batch(self, joined: DataFrame, batch: int, watermark_us: int | None) -> pa.Table:
-        """Read the joined rows of a batch, and return the tuples that are known by now to join nothing."""
-        for old in self.arrived.glob("*.parquet"):  # of batches that are done, or of an earlier attempt
-            old.unlink()
-        found = {side: self._joined(joined, side) for side in self.pipeline.keeps}
-        fresh = [pq.read_table(file) for file in sorted(self.arrived.glob(f"{batch:09d}-*.parquet"))]
-        return self.decide(batch, pa.concat_tables([self.flow.result().empty_table(), *fresh]), found, watermark_us)
+    def came(self, batch: int) -> pa.Table:
+        """The tuples that tasks have put by in a batch."""
+        files = sorted(self.arrived.glob("*.parquet"))
+        fresh = [pq.read_table(file) for file in files if file.name.startswith(f"{batch:09d}-")]
+        table = pa.concat_tables([self.flow.result().empty_table(), *fresh])
+        for file in files:
+            file.unlink()
+        return table
+
+    def joined(self, batch: int, found: pa.Table) -> None:
+        """Take in what was joined in a batch, and what came in it here."""
+        self.take_in(batch, self.came(batch), found)
+
+    def take_in(self, batch: int, new: pa.Table, found: pa.Table) -> None:
+        """Take in the tuples that came in a batch and, as `found_in` tells them, those that were joined in it."""
+        self._taken = batch, new, found
+
+    def of_batch(self, batch: int, watermark_us: int | None) -> pa.Table:
+        """The tuples that are known to join nothing, now that what was joined in a batch is."""
+        assert self._taken is not None
+        told, new, found = self._taken
+        assert told == batch
+        if self.apart:
+            found = self._with_early(batch, new, found, watermark_us)
+        ids = {side: _of_side(found, side) for side in self.pipeline.keeps}
+        return self.decide(batch, new, ids, watermark_us)
+
+    def _with_early(self, batch: int, new: pa.Table, found: pa.Table, watermark_us: int | None) -> pa.Table:
+        """What was joined, in earlier batches, too, where the tuple had not come; what still may come later is kept."""
+        early, before = Kept(self.folder / "early"), self.open.before(batch)[0]
+        earlier, _ = early.before(batch)
+        every = found if earlier is None else pa.concat_tables([earlier, found])
+        here = new if before is None else pa.concat_tables([before, new])
+        waits = np.ones(len(every), np.bool_)
+        for side in self.pipeline.keeps:
+            known = pc.is_in(every["id"], value_set=here[f"{side}_{IDENTITY}"].combine_chunks())
+            waits &= ~pc.and_(known, pc.equal(every["side"], side)).to_numpy()
+        if watermark_us is not None:
+            length = self.flow.bucket_us
+            ends = (np.floor_divide(every["time_us"].to_numpy(), length) + 1) * length
+            waits &= ends + self.pipeline.waits_us > watermark_us
+        early.save(batch, every.filter(pa.array(waits)), None)
+        return every
 
     def decide(
         self, batch: int, new: pa.Table, found: Mapping[SideName, pa.Array], watermark_us: int | None
@@ -93,15 +135,28 @@ class Unmatched:
         if last is not None:
             self.open.save(last, self.flow.result().empty_table(), None)
 
-    def _joined(self, joined: DataFrame, side: SideName) -> pa.Array:
-        """Identities of the tuples of a side that are in these rows."""
-        name = f"{side}_{IDENTITY}"
-        ids = joined.select(name).distinct().toArrow()[name]
-        return ids.combine_chunks() if ids.num_chunks != 1 else ids.chunk(0)
-
     def _ends(self, table: pa.Table) -> Longs:
         """Ends of the buckets (µs) that tuples lie in."""
         time = pc.coalesce(*(table[f"{side}_time"] for side in ("left", "right"))).cast(pa.int64())
         length = self.flow.bucket_us
         ends: Longs = (np.floor_divide(time.to_numpy(), length) + 1) * length
         return ends
+
+
+FOUND = pa.schema([("side", pa.string()), ("id", pa.int64()), ("time_us", pa.int64())])
+"""Tuples that were joined: their side, their identity, and the time that their window is known by."""
+
+
+def found_in(joined: DataFrame, sides: Iterable[SideName]) -> pa.Table:
+    """The tuples of these sides that are in joined rows."""
+    from pyspark.sql import functions as F
+
+    each = [
+        joined.select(F.lit(side), f"{side}_{IDENTITY}", F.unix_micros(f"{side}_time")).distinct().toArrow()
+        for side in sides
+    ]
+    return pa.concat_tables([one.rename_columns(FOUND.names).cast(FOUND) for one in each])
+
+
+def _of_side(found: pa.Table, side: SideName) -> pa.Array:
+    return found.filter(pc.equal(found["side"], side))["id"].combine_chunks()
