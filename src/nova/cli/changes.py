@@ -88,7 +88,7 @@ def print_changes(title: str, changes: Sequence[Change]) -> None:
 
 def write_running(controller: Controller, output: Path, inputs: Mapping[str, Any] | None) -> Path | None:
     """Write the plan that runs now as a plan folder, and the scenario that events have led to into a folder in it.
-    Returns the scenario file; None where no two sources join any more."""
+    Returns the scenario file; None where no scenario can say it: see `nova.scenario.writer.write`."""
     from nova.controller.export import export
     from nova.model.errors import NovaError
     from nova.scenario.folder import write_whole

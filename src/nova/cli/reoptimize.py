@@ -96,7 +96,10 @@ def command(
         typer.echo(f"wrote {output}" + ("" if file is None else f", for the scenario {file}"))
     warn(unkept(running.options.utilisation, running.fullest()))
     if file is None:
-        warn(["no two sources join any more: no scenario was written"])
+        why = (
+            "no two sources join any more" if not len(running.plan().joins) else "of a query of several joins some wait"
+        )
+        warn([f"{why}: no scenario was written, as none can say that"])
     if waiting:
         warn([f"{len(waiting):,} sub-joins do not run, among them {waiting_text(waiting[0])}"])
 

@@ -27,7 +27,7 @@ def inputs_of(scenario: Scenario) -> dict[str, Any]:
 
 def export(controller: Controller, folder: Path, inputs: Mapping[str, Any] | None) -> tuple[Problem, Plan, Path | None]:
     """Write the scenario of what runs now into a folder. Returns the problem, the plan for it, and the scenario file;
-    None where no two sources join any more, which no scenario can say."""
+    None where no scenario can say it: see `nova.scenario.writer.write`."""
     problem, plan = controller.problem(), controller.plan()
     file = write(folder, problem, controller.options, inputs)
     # rows stand in another order in the file, so it has a digest of its own
