@@ -111,6 +111,31 @@ OTHERS: dict[str, tuple[str, str]] = {
     ),
     "five streams": (FIVE, FIVE),
     "units": (UNITS, UNITS),
+    "ranks of rows, as Flink writes them": (
+        """SELECT auction, value, place FROM (SELECT *, row_number() OVER (PARTITION BY window_start, window_end,
+           auction ORDER BY value DESC, at, bidder) AS place
+           FROM TABLE(TUMBLE(DATA => TABLE bids, TIMECOL => DESCRIPTOR(at), SIZE => INTERVAL '2' SECONDS))
+           WHERE bidder > 1) WHERE place <= 2""",
+        """SELECT auction, value, place FROM (SELECT *, row_number() OVER (PARTITION BY $by(b), auction
+           ORDER BY value DESC, at, bidder) AS place FROM bids b WHERE bidder > 1) WHERE place <= 2""",
+    ),
+    "ranks of joined rows": (
+        """SELECT id, value, place FROM (SELECT a.id, b.value, rank() OVER (PARTITION BY
+           TUMBLE_START(a.at, INTERVAL '2' SECOND), a.id ORDER BY b.value DESC) AS place FROM auctions a JOIN bids b
+           ON a.id = b.auction AND b.at BETWEEN a.at AND a.at + INTERVAL '1' SECOND) WHERE place <= 2""",
+        """SELECT id, value, place FROM (SELECT a.id, b.value, rank() OVER (PARTITION BY $by(a), a.id
+           ORDER BY b.value DESC) AS place FROM auctions a JOIN bids b
+           ON a.id = b.auction AND b.at BETWEEN a.at AND a.at + INTERVAL '1' SECOND) WHERE place <= 2""",
+    ),
+    "above the mean": (
+        """SELECT g.auction, g.m - t.m AS above FROM (SELECT auction, avg(value) AS m, window_start AS w
+           FROM TUMBLE(bids, at, INTERVAL '2' SECOND) GROUP BY auction, window_start) g
+           JOIN (SELECT avg(value) FILTER (WHERE bidder > 2) AS m, window_start AS w
+           FROM TUMBLE(bids, at, INTERVAL '2' SECOND) GROUP BY window_start) t ON g.w = t.w""",
+        """SELECT g.auction, g.m - t.m AS above FROM (SELECT b.auction, avg(value) AS m, $by(b) AS w FROM bids b
+           GROUP BY b.auction, $by(b)) g JOIN (SELECT avg(value) FILTER (WHERE bidder > 2) AS m, $by(b) AS w
+           FROM bids b GROUP BY $by(b)) t ON g.w = t.w""",
+    ),
     "right groups": (RIGHT, RIGHT),
 }
 """As others write them, and in Spark's SQL for batches."""
