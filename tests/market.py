@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,11 @@ import numpy as np
 import pandas as pd
 
 from builders import write_scenario
+from nova import optimizer
+from nova.model.merges import NO_MERGES
+from nova.model.plan import Plan
+from nova.model.replicas import Replicas
+from nova.scenario import Scenario
 
 START_MS = 1_700_000_000_000
 SECONDS = 10
@@ -19,6 +25,27 @@ COLUMNS = {
     "visits": ["visitor", "page"],
 }
 ROWS = {"bids": 240, "auctions": 90, "people": 60, "visits": 80}
+
+SAME = "TUMBLE({}.at, INTERVAL '2' SECOND) = TUMBLE({}.at, INTERVAL '2' SECOND)"
+CHAINS = {
+    "groups": (
+        f"""SELECT window_start, p.city, count(*) AS n, sum(b.value) AS total FROM bids b JOIN auctions a
+            ON b.auction = a.id AND {SAME.format("b", "a")} AND b.value > a.value JOIN people p ON a.seller = p.id
+            AND {SAME.format("a", "p")} GROUP BY TUMBLE(b.at, INTERVAL '2' SECOND), p.city""",
+        """SELECT timestamp_micros(win(b.at) * 2000000), p.city, count(*), sum(b.value) FROM bids b JOIN auctions a
+           ON b.auction = a.id AND win(b.at) = win(a.at) AND b.value > a.value JOIN people p ON a.seller = p.id
+           AND win(a.at) = win(p.at) GROUP BY win(b.at), p.city""",
+    ),
+    "kept": (
+        f"""SELECT b.value, a.value AS av, v.page FROM bids b JOIN auctions a ON b.auction = a.id
+            AND {SAME.format("b", "a")} LEFT JOIN visits v ON v.visitor = a.seller AND {SAME.format("v", "a")}
+            AND v.value > b.value WHERE b.value > 100""",
+        """SELECT b.value, a.value, v.page FROM bids b JOIN auctions a ON b.auction = a.id AND win(b.at) = win(a.at)
+           LEFT JOIN visits v ON v.visitor = a.seller AND win(v.at) = win(a.at) AND v.value > b.value
+           WHERE b.value > 100""",
+    ),
+}
+"""Joins of three streams, and the same in Spark's SQL for batches; `win(t)` is the number of the window."""
 
 
 def tables(seed: int = 5) -> dict[str, pd.DataFrame]:
@@ -86,3 +113,12 @@ def scenario(
         for i, rows in enumerate(np.array_split(np.arange(len(table)), parts)):
             ordered.iloc[rows].to_parquet(folder / name / f"{i:04d}.parquet", index=False)
     return write_scenario(folder, document(queries))
+
+
+def on_two_and_one(loaded: Scenario) -> Plan:
+    """A plan whose first joins run on edge2 and fog in turn, and those that read them on edge3."""
+    problem = loaded.problem
+    plan = optimizer.optimize(problem, loaded.options)
+    first = np.array([query.makes is not None for query in problem.queries])[plan.joins.query]
+    nodes = np.where(first, np.array([1, 3])[np.arange(len(first)) % 2], 2).astype(np.int32)
+    return replace(plan, replicas=Replicas.whole(np.arange(len(first)), nodes), merges=NO_MERGES)

@@ -43,7 +43,7 @@ def command(
     from nova.spark.sites.deploy import shares, write
     from nova.spark.sites.exchange import fresh
     from nova.spark.sites.formats import FORMATS, Site
-    from nova.spark.sites.share import SIDES, Settled
+    from nova.spark.sites.share import Settled
 
     if format_ not in FORMATS:
         message = f"one of {', '.join(FORMATS)} expected"
@@ -58,9 +58,9 @@ def command(
     ):
         for share in shares(spark, opened.scenario, opened.plan, settled):
             folder = write(share, out)
-            sends = sum(len(share.own(query, side)) for query in share.queries for side in SIDES)
+            sends = sum(len(share.own(query, side)) for query in share.queries for side in query.sides)
             joins = sum(node == share.site for node in share.replicas["node"].to_pylist())
-            collects = [query.flow.query for query in share.queries if query.sink == share.site]
+            collects = [query.flow.query for query in share.queries if query.sink == share.site and query.makes is None]
             written.append(
                 {
                     "site": share.site,

@@ -224,6 +224,16 @@ def unjoined(flow: Flow, side: SideName, batch: pa.RecordBatch, node: pa.StringA
     return pa.record_batch(made, schema=schema)
 
 
+def alone(flow: Flow, timeline: Timeline, names: Names, packets: pa.BinaryArray) -> pa.RecordBatch:
+    """The tuples of left packets as results without a partner: what a query of one stream makes of them."""
+    tuples, _ = unpack(packets, flow.packet("left"))
+    window = window_number(tuples["time"].to_numpy(), flow.window_us)
+    hosts = names.nodes.take(pa.array(timeline.node(tuples["meeting"].to_numpy(), window)))
+    columns = {"source": names.sources.take(_flat(tuples["source"])), "time": _flat(tuples["time"])}
+    columns |= {column.name: _flat(tuples[column.name]) for column in flow.left}
+    return unjoined(flow, "left", pa.record_batch(columns), hosts)
+
+
 def _typed(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
     return ((field.name, field.type) for field in schema)
 
@@ -242,6 +252,7 @@ __all__ = [
     "match",
     "results",
     "unjoined",
+    "alone",
     "Code",
     "without_null_keys",
 ]

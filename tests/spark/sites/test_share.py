@@ -9,16 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import market
 import streams
 from builders import invoke
+from groups_at_sites import FIVE, planned, sites
 from nova.files import name_of
 from nova.model.errors import InvalidInput
+from nova.model.merges import Merges
 from nova.model.operators import Pipeline
 from nova.model.plan import Plan
 from nova.model.problem import Key, Problem
 from nova.model.skew import KeyAxis
 from nova.routing import compile_routes, key_position
 from nova.routing.flow import Flow
+from nova.scenario import load
 from nova.scenario.model import StreamInput
 from nova.spark import session
 from nova.spark.sites import share as shares
@@ -114,7 +118,7 @@ def test_folders_that_are_no_site_are_told(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="no such file of a site"):
         shares.read(tmp_path)
     (tmp_path / "site.json").write_text('{"nova": 9}')
-    with pytest.raises(InvalidInput, match="site format 1 expected"):
+    with pytest.raises(InvalidInput, match="site format 2 expected"):
         shares.read(tmp_path)
     (tmp_path / "site.json").write_text("{")
     with pytest.raises(InvalidInput, match="not a site"):
@@ -138,3 +142,54 @@ def test_a_site_is_refused_before_spark_starts(tmp_path: Path, monkeypatch: pyte
     told = invoke("run", tmp_path / "site", "--site", made.site, "-o", tmp_path / "second")
     assert told.exit_code == 1
     assert "belongs to another run folder" in told.stderr
+
+
+def test_what_a_join_makes_is_sent_from_where_it_is_made(tmp_path: Path) -> None:
+    """Of a chain each host of the first join sends the sources that its sub-joins make; the sink of an outer join hears
+    all of them."""
+    queries = {name: text for name, (text, _) in market.CHAINS.items()}
+    loaded = load(market.scenario(tmp_path / "s", market.tables(), queries, 1))
+    problem, plan = loaded.problem, market.on_two_and_one(loaded)
+    flows = [Flow(query.id, 1_000_000, (), CARRIED, CARRIED, 16) for query in problem.queries]
+    feeds = {name: Feed(StreamInput(format="csv", path="x.csv"), (), (), tmp_path, name) for name in market.COLUMNS}
+    made = {}
+    for share in shares.cut(problem, plan, flows, feeds, Settled("exchange"), [True] * len(flows)):
+        again = shares.read(share.write(tmp_path / share.site))
+        assert [replace(query, pipeline=share.queries[0].pipeline) for query in again.queries] == [
+            replace(query, pipeline=share.queries[0].pipeline) for query in share.queries
+        ]
+        made[share.site] = again
+    for number, row in enumerate(plan.joins.makes.tolist()):
+        if row < 0:
+            continue
+        source = problem.sources.ids[row].as_py()
+        maker = problem.queries[int(plan.joins.query[number])].id.removesuffix(".1")
+        host = problem.nodes.ids[int(plan.replicas.node[number])].as_py()
+        for site, share in made.items():
+            for query in share.queries:
+                if query.flow.query == maker:
+                    assert (source in share.own(query, "left")["id"].to_pylist()) == (site == host)
+    for query in made["edge3"].queries:
+        if query.makes is None:
+            assert query.made == ("left",)
+            assert made["edge3"].senders(query, "left") == ("edge2", "fog")
+    sink = {query.flow.query: query for query in made["hq"].queries}
+    assert sink["kept"].keepers == (("left", "edge2"), ("left", "fog"))
+    assert not set(made["hq"].inputs)
+
+
+def test_partial_aggregates_go_the_way_of_the_plan(tmp_path: Path) -> None:
+    """A host that merges has its own share of that, also where it hosts no replica."""
+    loaded, plan = planned(tmp_path / "s", sites(FIVE))
+    problem = loaded.problem
+    ids = problem.nodes.ids.to_pylist()
+    replicas = plan.replicas
+    replicas.node[:] = np.arange(len(replicas)) % 3
+    plan = replace(plan, replicas=replicas, merges=Merges.of([(0, 0, 3), (0, 1, 3), (0, 4, 3)]))
+    flow = Flow("q", 1_000_000, (), CARRIED, CARRIED, 16)
+    feeds = {name: Feed(StreamInput(format="csv", path="x.csv"), (), (), tmp_path, name) for name in "lr"}
+    made = {share.site: share for share in shares.cut(problem, plan, [flow], feeds, Settled("x"), [True])}
+    merging = made[ids[3]].queries[0]
+    assert merging.senders(ids[3]) == (ids[0], ids[1])  # nothing is joined on the last one
+    assert made["hq"].queries[0].last() == (ids[2], ids[3])
+    assert made["hq"].queries[0].hosts == (ids[0], ids[1], ids[2])

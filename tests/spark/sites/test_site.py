@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,47 +9,14 @@ import numpy as np
 import pytest
 
 import streams
+from at_sites import side_by_side
 from brokers import address, broker
 from nova.model.errors import InvalidInput
 from nova.model.replicas import Replicas
 from nova.placement.check import broken_joins
-from nova.spark.job.run import Settings
 from nova.spark.sites.deploy import shares
-from nova.spark.sites.exchange import open_exchange
-from nova.spark.sites.share import Settled, Share
-from nova.spark.sites.site import Site, claimed
+from nova.spark.sites.share import Settled
 from runs import file_inputs, found, plain, scenario, tables
-
-
-def side_by_side(spark: Any, made: list[Share], exchange: str, folder: Path) -> dict[str, Site]:
-    sites: dict[str, Site] = {}
-    failures: list[BaseException] = []
-
-    def work(share: Share) -> None:
-        own = folder / share.site
-        try:
-            way = open_exchange(exchange, own)
-            with claimed(share.site, share.digest, own, way) as presence:
-                site = sites[share.site] = Site(spark, share, Settings(own, until_end=True), way, presence)
-                site.start()
-                site.wait()
-        except BaseException as failure:
-            failures.append(failure)
-            for other in list(sites.values()):
-                other.stop()
-
-    threads = [threading.Thread(target=work, args=(share,)) for share in made]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=400)
-    if any(thread.is_alive() for thread in threads):
-        for site in sites.values():
-            site.stop()
-    if failures:
-        raise failures[0]
-    assert not any(thread.is_alive() for thread in threads)
-    return sites
 
 
 @pytest.mark.parametrize(

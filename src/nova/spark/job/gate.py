@@ -99,6 +99,12 @@ class Gate:
         told = _notes(self.checkpoint / "offsets" / str(last))[1:]
         return bool(told) and all(isinstance(one, dict) and one.get("ended") is True for one in told)
 
+    def watermark_us(self, batch: int) -> int | None:
+        """Event time before which a batch that was begun joins nothing, as Spark noted it; None: not yet known."""
+        told = _notes(self.checkpoint / "offsets" / str(batch))[0]
+        watermark_ms = told.get("batchWatermarkMs", 0) if isinstance(told, dict) else 0
+        return watermark_ms * 1000 if watermark_ms else None
+
     @property
     def closed(self) -> bool:
         return self._closing

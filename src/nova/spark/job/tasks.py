@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nova.routing.flow import IDENTITY, Flow, without_null_keys
-from nova.routing.packets import MOMENT, Names, Routed, pack, results, route, unjoined
+from nova.routing.packets import MOMENT, Names, Routed, alone, pack, results, route, unjoined
 from nova.routing.position import fingerprint, key_position, tuple_share, window_number
 from nova.routing.routes import SideName
 from nova.routing.xxh64 import hash_strings
@@ -69,6 +69,8 @@ class Router:
     """Where the query keeps tuples of this side that join nothing: puts them by."""
     names: Names | None = None
     """In a query of one stream: make results right away, with these names; nothing is joined."""
+    by_beats: bool = False
+    """Whether only rows that are no tuples say how far the stream has come: others may be far ahead of it."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schedule = Schedule(self.schedule)
@@ -106,7 +108,7 @@ class Router:
             span = pc.min_max(numbered.column("time").cast(pa.int64())).as_py()
             part = Tally(first_time=span["min"], last_time=span["max"], last_window=span["max"] // self.flow.window_us)
             part.copies = _count(routed.node)
-            if len(ends):
+            if len(ends) and not self.by_beats:
                 setattr(part, f"{self.side}_end", int(ends.max()))
             part.buckets = Counter(dict(zip(*_sums(ends, tuples), strict=True)))
             if self.watched:
@@ -257,6 +259,29 @@ class Matcher:
         self.till.put(tally)
 
 
+@dataclass
+class Single:
+    """Packets of one stream (columns tuples, packet) in, results of a query that joins nothing out. For
+    `mapInArrow`."""
+
+    flow: Flow
+    schedule: str
+    names: Names
+    till: Till
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        timeline = Schedule(self.schedule).timeline()
+        names = Schedule(self.schedule).names(self.names)
+        tally = Tally()
+        for batch in batches:
+            held = batch.filter(pc.greater(batch.column("tuples"), 0))
+            if held.num_rows:
+                made = alone(self.flow, timeline, names, held.column("packet"))
+                note(made, names, tally)
+                yield made
+        self.till.put(tally)
+
+
 def _portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch cut so that each piece holds at most about `MOST_BYTES` of packets."""
     size = sum(
@@ -275,10 +300,15 @@ def _portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def note(joined: pa.RecordBatch, names: Names, tally: Tally) -> None:
     """Count results by host and by the event time of their later tuple."""
-    hosts = pc.index_in(joined.column("node"), value_set=names.nodes).to_numpy(zero_copy_only=False)
+    note_hosts(joined, names, tally)
     later = [born(joined, side) for side in ("left", "right") if joined.column(f"{side}_time").null_count == 0]
-    tally.results.update(_count(hosts))
     tally.ages.update(_count(np.maximum(later[0], later[-1]) // 1000))
+
+
+def note_hosts(rows: pa.RecordBatch, names: Names, tally: Tally) -> None:
+    """Count rows by host."""
+    hosts = pc.index_in(rows.column("node"), value_set=names.nodes).to_numpy(zero_copy_only=False)
+    tally.results.update(_count(hosts))
 
 
 def born(joined: pa.RecordBatch, side: str) -> np.ndarray:

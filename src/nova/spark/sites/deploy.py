@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nova.files import name_of
-from nova.model.errors import Fault, InvalidInput
 from nova.model.plan import Plan
 from nova.scenario import Scenario
+from nova.spark.job.around import before, handed_over, keys_of
 from nova.spark.job.folder import RunFolder
 from nova.spark.sites import share
 from nova.spark.sites.share import Settled, Share
@@ -34,17 +34,22 @@ def shares(
 ) -> Iterator[Share]:
     """What each site (or the node in row `only`) needs. Spark looks into the inputs, to learn what tuples carry."""
     problem = scenario.problem
-    if whole := [query.id for query in problem.queries if query.pipeline.sql]:
-        message = f"sites run queries of the form left, right, on; written in SQL: {', '.join(whole)}"
-        raise InvalidInput([Fault(str(scenario.path), message, field="queries")])
     feeds = feeds_of(scenario)
     flows, clocked = [], []
     with tempfile.TemporaryDirectory(prefix="nova-deploy-") as scratch:
         inputs = open_inputs(spark, feeds, RunFolder(Path(scratch)), None)
         for number, query in enumerate(problem.queries):
-            left, right = inputs[problem.streams[query.left]], inputs[problem.streams[query.right]]
-            flows.append(flow_of(problem, number, agree(left.frame, right.frame, query.pipeline.on), PARTITIONS))
-            clocked.append(shared_clock(left, right) == Clock())
+            place, around = f"{scenario.path}: query {query.id}", query.pipeline
+            left, right = (inputs[problem.streams[problem.born(row)]] for row in (query.left, query.right))
+            sides = agree(
+                before(left.frame, around.left, place), before(right.frame, around.right, place), keys_of(around)
+            )
+            flows.append(flow_of(problem, number, sides, PARTITIONS).keeping(around.keeps))
+            clock = shared_clock(left, right)
+            clocked.append(clock == Clock())
+            if query.makes is not None:
+                made = handed_over(spark, Path(scratch) / "made" / name_of(query.id), flows[-1], around, clock)
+                inputs[problem.streams[query.makes]] = made
     return share.cut(problem, plan, flows, feeds, settled, clocked, only)
 
 

@@ -31,7 +31,23 @@ if TYPE_CHECKING:
 
 PART, COUNT = re.compile(r"[0-9]{1,18}-[0-9]{1,18}"), re.compile(rb"[0-9]{1,18}")
 """Names of parts: batch and number; and how many there were."""
-Kind = Literal["left", "right", "results"]
+Kind = Literal[
+    "left",
+    "left_come",
+    "left_lone",
+    "left_lone_come",
+    "right",
+    "right_come",
+    "right_lone",
+    "right_lone_come",
+    "found",
+    "partials",
+    "partials_come",
+    "results",
+    "results_come",
+]
+"""Tuples of a side; those of an outer join that may join nothing, and which of them were joined; partial aggregates to
+a site that merges them, and what the sink gets. `…_come` says how far these have come, and is sent after them."""
 Part = tuple["Channel", str, Path]
 """Where a part goes, its name `<batch>-<number>`, and its file."""
 WAIT_S = 600.0
@@ -45,7 +61,7 @@ RETRY_S = 0.5
 
 @dataclass(frozen=True)
 class Channel:
-    """What goes from one site to another: tuples of one side of a query, or its results."""
+    """What goes from one site to another in one query."""
 
     query: str
     kind: Kind

@@ -11,7 +11,7 @@ import json
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,9 +49,12 @@ class WriteParts:
     kind: Kind
     target: int | None
     """Node row that gets everything; None: the column `node` says, and is not sent along."""
+    every: tuple[int, ...] = ()
+    """Node rows that get, as another kind, what says how far the rows have come: what the column `node` has no row
+    for."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writers: dict[int, tuple[Path, pq.ParquetWriter]] = {}
+        writers: dict[tuple[str, int], tuple[Path, pq.ParquetWriter]] = {}
         try:
             for batch in self.inner(batches):
                 if not batch.num_rows:
@@ -68,20 +71,24 @@ class WriteParts:
         if writers:
             yield pa.record_batch(
                 {
-                    "kind": pa.array([self.kind] * len(writers)),
-                    "target": pa.array(list(writers), pa.int32()),
+                    "kind": pa.array([kind for kind, _ in writers]),
+                    "target": pa.array([target for _, target in writers], pa.int32()),
                     "file": pa.array([str(file) for file, _ in writers.values()]),
                 }
             )
 
-    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
         if self.target is not None:
-            yield self.target, batch
+            yield (self.kind, self.target), batch
             return
         nodes = batch.column("node")
         rest = batch.select([name for name in batch.schema.names if name != "node"])
         for node in nodes.unique().to_pylist():
-            yield node, rest.filter(pc.equal(nodes, node))
+            part = rest.filter(pc.equal(nodes, node))
+            if node >= 0:
+                yield (self.kind, node), part
+            else:
+                yield from (((f"{self.kind}_come", target), part) for target in self.every)
 
 
 @dataclass
@@ -102,10 +109,20 @@ class Outbox:
     def _counts(self) -> Path:
         return self.folder / "counts.json"
 
-    def fill(self, frame: DataFrame, batch: int) -> list[tuple[Channel, str, Path]]:
+    def fill(
+        self, frame: DataFrame, batch: int, beside: Callable[[], Mapping[Kind, tuple[int, pa.Table]]]
+    ) -> list[tuple[Channel, str, Path]]:
         """Run the batch and say what it sends: what an earlier attempt has fixed, where one has got that far. The
-        batch runs in any case, for the sake of Spark's state."""
+        batch runs in any case, for the sake of Spark's state. `beside`: targets and tables by kind, asked for after
+        it has run."""
         written = sorted((row.kind, row.target, row.file) for row in frame.collect())
+        for kind, (target, table) in beside().items():
+            if not len(table):
+                continue
+            file = self.staging / f"{uuid.uuid4().hex}.parquet"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(table, file)
+            written.append((kind, target, str(file)))
         final = self.folder / f"{batch:08d}"
         if not final.exists():
             draft = self.folder / f".{batch:08d}"

@@ -1,15 +1,17 @@
 """Share: what one node of a plan has to do, and all it must know for that.
 
-A node *sends* the tuples of its sources to the hosts that need them, it *joins* what reaches the replicas it hosts, and
-it *collects* results where it is the sink. Its share names only the replicas, sources and nodes that it deals with;
-numbers of sources, nodes and meetings are those of the whole plan, so that sites understand each other.
+A node *sends* the tuples of its sources to the hosts that need them, it *joins* what reaches the replicas it hosts, it
+*merges* partial aggregates of other hosts, and it *collects* results where it is the sink. Its share names only the
+replicas, sources and nodes that it deals with; numbers of sources, nodes and meetings are those of the whole plan, so
+that sites understand each other.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
+from nova.model.chain import bases
 from nova.model.errors import Fault, InvalidInput
+from nova.model.merges import Merges
+from nova.model.operators import NOTHING_AROUND, Grouping, Pipeline, Side
 from nova.model.plan import Plan
 from nova.model.problem import Problem
 from nova.model.reading import read_json
@@ -33,7 +39,7 @@ from nova.routing.routes import SideName, meetings, routes_between
 from nova.scenario.model import StreamInput
 from nova.spark.sources.inputs import Feed
 
-FORMAT = 1
+FORMAT = 2
 FILE = "site.json"
 SIDES: tuple[SideName, SideName] = ("left", "right")
 SMALL_SPARK = {"spark.master": "local[1]", "spark.driver.memory": "512m"}
@@ -48,6 +54,27 @@ COLUMNS = {
     },
 }
 """Columns of a site's tables, with their types."""
+RUNS: Mapping[str, TypeAdapter[Any]] = {
+    **dict.fromkeys(("left", "right"), TypeAdapter(Side)),
+    "single": TypeAdapter(bool),
+    **dict.fromkeys(("on", "keeps"), TypeAdapter(tuple[str, ...])),
+    **dict.fromkeys(("match", "where"), TypeAdapter(str | None)),
+    "waits_us": TypeAdapter(int),
+    "first_us": TypeAdapter(int | None),
+    "select": TypeAdapter(tuple[tuple[str, str], ...]),
+    "group": TypeAdapter(Grouping | None),
+    **dict.fromkeys(("layers", "sql"), TypeAdapter(str)),
+    "lateness_ms": TypeAdapter(float),
+}
+"""What of a query's pipeline a site runs by; the rest is for those who plan."""
+TOLD: Mapping[str, TypeAdapter[Any]] = {
+    "born": TypeAdapter(tuple[str, str]),
+    "merges": TypeAdapter(dict[str, str]),
+    "keepers": TypeAdapter(tuple[tuple[SideName, str], ...]),
+    "made": TypeAdapter(tuple[SideName, ...]),
+    "makes": TypeAdapter(str | None),
+}
+"""What else a site is told of a query's place among the sites and among other joins."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +95,52 @@ class QueryShare:
 
     flow: Flow
     streams: tuple[str, str]
-    """Left and right stream."""
+    """Left and right stream, as the query reads them."""
+    born: tuple[str, str]
+    """The same as their tuples are born."""
     sink: str
     hosts: tuple[str, ...]
     """At the sink: the sites that join. Empty elsewhere."""
     clocked: bool
     """Whether event times are times of now, so that there is a latency to tell."""
+    pipeline: Pipeline = NOTHING_AROUND
+    """What happens to tuples before and after the join."""
+    merges: Mapping[str, str] = field(default_factory=dict)
+    """By site, the one to which its partial aggregates go first, instead of to the sink."""
+    keepers: tuple[tuple[SideName, str], ...] = ()
+    """At the sink of an outer join: sides that are kept, and the sites where their tuples are born."""
+    made: tuple[SideName, ...] = ()
+    """Sides whose tuples are the results of another join: born where that has its replicas."""
+    makes: str | None = None
+    """The stream that its results are, where another join reads them; None: they go to the sink."""
     axis: KeyAxis = PLAIN
     """What the replicas' key ranges are measured on."""
+
+    @property
+    def sides(self) -> tuple[SideName, ...]:
+        """Those that bring tuples."""
+        return SIDES[:1] if self.pipeline.single else SIDES
+
+    @property
+    def waits(self) -> bool:
+        """Whether results wait for the end of their windows."""
+        return self.pipeline.group is not None or bool(self.pipeline.keeps)
+
+    def around(self, side: SideName) -> Side:
+        """What happens to the tuples of a side where they are born."""
+        return self.pipeline.left if side == "left" else self.pipeline.right
+
+    def stream(self, side: SideName) -> str:
+        """The stream of a side as its tuples are born."""
+        return self.born[SIDES.index(side)]
+
+    def senders(self, site: str) -> tuple[str, ...]:
+        """Sites that send their partial aggregates to this one first."""
+        return tuple(sorted(sender for sender, to in self.merges.items() if to == site))
+
+    def last(self) -> tuple[str, ...]:
+        """At the sink: the sites that send to it."""
+        return tuple(sorted({*self.hosts, *self.merges.values()} - set(self.merges)))
 
 
 @dataclass(frozen=True)
@@ -103,10 +168,16 @@ class Share:
         return self.replicas.filter(pc.equal(self.replicas["query"], query.flow.query))
 
     def own(self, query: QueryShare, side: SideName) -> pa.Table:
-        """Its own sources that a side of a query joins."""
+        """Its own sources that a side of a query joins, or all of them where the side is kept."""
         sent = pc.and_(pc.equal(self.sources["node"], self.site), self._of(query, side))
+        if side in query.pipeline.keeps:
+            return self.sources.filter(sent)
         used = self.replicas_of(query)[f"{side}_source"].unique()
         return self.sources.filter(pc.and_(sent, pc.is_in(self.sources["id"], value_set=used)))
+
+    def lateness_ms(self, query: QueryShare) -> int:
+        """How far the join stays behind the latest event time of a sender: copies lie beside their tuples' times."""
+        return self.settled.lateness_ms + math.ceil(query.pipeline.lateness_ms)
 
     def joins(self, query: QueryShare) -> bool:
         """Whether it hosts a replica."""
@@ -136,6 +207,10 @@ class Share:
                 f"{self.place}: streams.{stream}",
             )
         return feeds
+
+    def row(self, site: str) -> int:
+        """The number of a node that it deals with."""
+        return int(self.nodes["row"][pc.index(self.nodes["id"], site).as_py()].as_py())
 
     def names(self) -> Names:
         """Ids by number; those that the site has nothing to do with are missing."""
@@ -233,44 +308,58 @@ def cut(
     only: int | None = None,
 ) -> Iterator[Share]:
     """The shares of all nodes that have something to do, or of one node (row `only`)."""
-    joins = plan.joins
+    joins, merges = plan.joins, _used(plan)
     whole = plan.table(problem)
     meeting = np.full(len(plan.replicas), -1, np.int64)
     for query in range(len(problem.queries)):
-        rows, numbers = meetings(joins, plan.replicas, query)
-        meeting[rows] = numbers
+        some = np.arange(len(plan.replicas))
+        if problem.queries[query].pipeline.single:  # as `routes_of` has it
+            some = np.flatnonzero(plan.replicas.right_from == 0.0)
+        rows, numbers = meetings(joins, plan.replicas.take(some), query)
+        meeting[some[rows]] = numbers
     kept = np.flatnonzero(meeting >= 0)
     whole = whole.append_column("meeting", pa.array(meeting))
     of = joins.query[plan.replicas.join]
     left, right = joins.left[plan.replicas.join], joins.right[plan.replicas.join]
-    born = problem.sources.node
     sinks = np.array([query.sink for query in problem.queries])
-    site = np.concatenate([plan.replicas.node[kept], born[left[kept]], born[right[kept]]])
-    rows_of = _Groups(site, np.concatenate([kept, kept, kept]), len(problem.nodes))
-    at_work = np.unique(np.concatenate([site, sinks]))
+    homes = _homes(problem, plan, kept)
+    (at_left, left_home), (at_right, right_home) = homes.of(left[kept]), homes.of(right[kept])
+    site = np.concatenate([plan.replicas.node[kept], left_home, right_home])
+    rows_of = _Groups(site, np.concatenate([kept, kept[at_left], kept[at_right]]), len(problem.nodes))
+    kept_rows, kept_query = _kept_sources(problem)
+    at, lone_home = homes.of(kept_rows)
+    kept_rows, kept_query = kept_rows[at], kept_query[at]
+    at_work = np.unique(np.concatenate([site, sinks, merges.to, lone_home]))
+    base = bases(problem)
     for node in at_work if only is None else at_work[at_work == only]:
         rows = rows_of[int(node)]
         known = np.unique(np.concatenate([left[rows], right[rows]]))
-        own = born[known] == node
-        mine = [q for q in range(len(problem.queries)) if sinks[q] == node or np.any(of[rows] == q)]
+        lone = lone_home == node
+        known = np.unique(np.concatenate([known, kept_rows[lone]]))
+        at, home = homes.of(np.unique(np.concatenate([known, base[known]])))
+        known = np.unique(np.concatenate([known, base[known]]))[at]
+        own = home == node
+        also = [merges.query[merges.to == node], np.flatnonzero(sinks == node), kept_query[lone]]
+        mine = sorted({*of[rows].tolist(), *np.concatenate(also).tolist()})
         hosts = plan.replicas.node[kept[np.isin(of[kept], [q for q in mine if sinks[q] == node])]]
+        others = [merges.to[np.isin(merges.query, mine)], merges.node[np.isin(merges.query, mine)]]
         streams = {problem.streams[int(s)] for s in np.unique(problem.sources.stream[known[own]])}
         yield Share(
             problem.nodes.ids[int(node)].as_py(),
             problem.digest,
             settled,
-            tuple(_query(problem, plan, q, flows[q], clocked[q], int(node), kept) for q in mine),
-            {name: _located(feeds[name]) for name in problem.streams if name in streams},
+            tuple(_query(problem, plan, q, flows[q], clocked[q], int(node), kept, merges, homes) for q in mine),
+            {name: _located(feed) for name, feed in feeds.items() if name in streams},
             pa.table(
                 {
                     "row": pa.array(known, pa.int32()),
                     "stream": pa.array(problem.streams).take(pa.array(problem.sources.stream[known])),
                     "id": problem.sources.ids.take(pa.array(known)),
-                    "node": problem.nodes.ids.take(pa.array(born[known])),
+                    "node": problem.nodes.ids.take(pa.array(home)),
                     "rate": problem.sources.rate[known],
                 }
             ),
-            _nodes(problem, np.concatenate([plan.replicas.node[rows], born[known], sinks[mine], [node], hosts])),
+            _nodes(problem, np.concatenate([plan.replicas.node[rows], home, sinks[mine], [node], hosts, *others])),
             whole.take(pa.array(rows)),
         )
 
@@ -283,8 +372,76 @@ def node_row(problem: Problem, site: str, place: str) -> int:
     return int(row)
 
 
+@dataclass(frozen=True)
+class _Homes:
+    """Sites at which the tuples of each source are born, in the order of sources."""
+
+    start: npt.NDArray[np.int64]
+    """Sites of source s are those from start[s] to start[s + 1] − 1."""
+    node: npt.NDArray[np.integer]
+
+    def of(self, sources: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.integer]]:
+        """Places in `sources`, repeated as needed, and a site for each."""
+        first, count = self.start[sources], self.start[np.asarray(sources) + 1] - self.start[sources]
+        at = np.repeat(np.arange(len(sources)), count)
+        return at, self.node[np.arange(len(at)) + np.repeat(first - (np.cumsum(count) - count), count)]
+
+
+def _homes(problem: Problem, plan: Plan, kept: npt.NDArray[np.intp]) -> _Homes:
+    """Where sources are; what a join makes is born at every host that has a part of it."""
+    nodes = len(problem.nodes)
+    makes = plan.joins.makes[plan.replicas.join[kept]]
+    made = makes >= 0
+    pairs = np.unique(makes[made].astype(np.int64) * nodes + plan.replicas.node[kept][made])
+    base, source = bases(problem), np.arange(len(problem.sources))
+    own = np.flatnonzero(~np.isin(base, plan.joins.makes[plan.joins.makes >= 0]))
+    derived = np.flatnonzero(np.isin(base, pairs // nodes))
+    first = np.searchsorted(pairs // nodes, base[derived], "left")
+    count = np.searchsorted(pairs // nodes, base[derived], "right") - first
+    rows = np.concatenate([own, np.repeat(derived, count)])
+    hosts = pairs[np.arange(int(count.sum())) + np.repeat(first - (np.cumsum(count) - count), count)] % nodes
+    node = np.concatenate([problem.sources.node[own], hosts])
+    order = np.argsort(rows, kind="stable")
+    return _Homes(np.searchsorted(rows[order], np.append(source, len(source))).astype(np.int64), node[order])
+
+
+def _kept_sources(problem: Problem) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]:
+    """Sources of sides that outer joins keep, and their queries."""
+    rows: list[npt.NDArray[np.integer]] = [np.empty(0, np.int32)]
+    queries: list[npt.NDArray[np.integer]] = [np.empty(0, np.int32)]
+    for number, query in enumerate(problem.queries):
+        for side in query.pipeline.keeps:
+            rows.append(problem.sources_of(query.left if side == "left" else query.right))
+            queries.append(np.full(len(rows[-1]), number))
+    return np.concatenate(rows), np.concatenate(queries)
+
+
+def _used(plan: Plan) -> Merges:
+    """The merges of a plan at hosts that have something to merge."""
+    if not len(plan.merges):
+        return plan.merges
+    rows = zip(plan.merges.query.tolist(), plan.merges.node.tolist(), plan.merges.to.tolist(), strict=True)
+    then, used = {(query, node): to for query, node, to in rows}, set()
+    for query, node in set(
+        zip(plan.joins.query[plan.replicas.join].tolist(), plan.replicas.node.tolist(), strict=True)
+    ):
+        at = node
+        while (query, at) in then and (query, at) not in used:
+            used.add((query, at))
+            at = then[query, at]
+    return Merges.of([(query, node, then[query, node]) for query, node in used])
+
+
 def _query(
-    problem: Problem, plan: Plan, number: int, flow: Flow, clocked: bool, node: int, kept: npt.NDArray[np.intp]
+    problem: Problem,
+    plan: Plan,
+    number: int,
+    flow: Flow,
+    clocked: bool,
+    node: int,
+    kept: npt.NDArray[np.intp],
+    merges: Merges,
+    homes: _Homes,
 ) -> QueryShare:
     query, ids = problem.queries[number], problem.nodes.ids
     hosts: tuple[str, ...] = ()
@@ -292,7 +449,32 @@ def _query(
         mine = kept[plan.joins.query[plan.replicas.join[kept]] == number]
         hosts = tuple(ids.take(pa.array(np.unique(plan.replicas.node[mine]))).to_pylist())
     streams = problem.streams[query.left], problem.streams[query.right]
-    return QueryShare(flow, streams, ids[query.sink].as_py(), hosts, clocked, KeyAxis.of(query))
+    born = problem.streams[problem.born(query.left)], problem.streams[problem.born(query.right)]
+    ways = zip(merges.node[merges.query == number], merges.to[merges.query == number], strict=True)
+    to = {ids[int(one)].as_py(): ids[int(other)].as_py() for one, other in ways}
+    keepers: list[tuple[SideName, str]] = []
+    for side in query.pipeline.keeps if query.sink == node else ():
+        rows = problem.sources_of(query.left if side == "left" else query.right)
+        at = ids.take(pa.array(np.unique(homes.of(rows)[1])))
+        keepers += [(side, site) for site in at.to_pylist()]
+    sink = ids[query.sink].as_py()
+    made = {one.makes: problem.streams[one.makes] for one in problem.queries if one.makes is not None}
+    from_joins = tuple(side for side, name in zip(SIDES, born, strict=True) if name in made.values())
+    makes = None if query.makes is None else made[query.makes]
+    return QueryShare(
+        flow,
+        streams,
+        born,
+        sink,
+        hosts,
+        clocked,
+        query.pipeline,
+        to,
+        tuple(keepers),
+        from_joins,
+        makes,
+        KeyAxis.of(query),
+    )
 
 
 def _nodes(problem: Problem, rows: npt.NDArray[np.integer]) -> pa.Table:
@@ -339,6 +521,9 @@ def _query_to_json(query: QueryShare) -> dict[str, Any]:
         "sink": query.sink,
         "hosts": list(query.hosts),
         "clocked": query.clocked,
+        "keeps": list(flow.keeps),
+        **{name: kind.dump_python(getattr(query, name), mode="json") for name, kind in TOLD.items()},
+        "pipeline": {name: value for name, value in asdict(query.pipeline).items() if name in RUNS},
         **({"heavy": dict(zip(query.axis.values, query.axis.edges[1:], strict=True))} if query.axis else {}),
         **{f"{side}_columns": from_arrow_schema(flow.carried(side)).jsonValue()["fields"] for side in SIDES},
     }
@@ -351,8 +536,16 @@ def _query_from_json(told: Mapping[str, Any]) -> QueryShare:
     left, right = (
         to_arrow_schema(StructType.fromJson({"fields": told[f"{side}_columns"]}), timezone="UTC") for side in SIDES
     )
-    flow = Flow(told["id"], told["window_us"], tuple(told["on"]), left, right, told["cells"])
+    flow = Flow(told["id"], told["window_us"], tuple(told["on"]), left, right, told["cells"], tuple(told["keeps"]))
+    pipeline = Pipeline(**{name: kind.validate_python(told["pipeline"][name]) for name, kind in RUNS.items()})
     heavy = told.get("heavy", {})
-    axis = KeyAxis(tuple(heavy), (0.0, *heavy.values()))
-    streams, hosts = (told["left"], told["right"]), tuple(told["hosts"])
-    return QueryShare(flow, streams, told["sink"], hosts, told["clocked"], axis)
+    return QueryShare(
+        flow,
+        (told["left"], told["right"]),
+        sink=told["sink"],
+        hosts=tuple(told["hosts"]),
+        clocked=told["clocked"],
+        pipeline=pipeline,
+        axis=KeyAxis(tuple(heavy), (0.0, *heavy.values())),
+        **{name: kind.validate_python(told[name]) for name, kind in TOLD.items()},
+    )

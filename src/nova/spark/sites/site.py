@@ -2,11 +2,13 @@
 
 The parts are those of a whole job, cut where tuples cross the network:
 
-    input ─ route, pack ─ outbox ~~exchange~~> join on (cell, bucket) ─ outbox ~~exchange~~> sink
-            (send)                                    (join)                               (collect)
+    input ─ filter, route, pack ─ outbox ~~exchange~~> join on (cell, bucket) ─ outbox ~~exchange~~> sink
+            (send)                                            (join)                               (collect)
 
 Each part is a streaming query with a checkpoint. The join watches one watermark per sender and side and goes by the
-slowest: tuples of a site that was down, or is slow, are not late for that.
+slowest: tuples of a site that was down, or is slow, are not late for that. Where results wait for the end of their
+windows, the join tells how far it has come, and the sink goes by the slowest join. Partial aggregates may be merged at
+other sites on their way to the sink.
 """
 
 from __future__ import annotations
@@ -15,104 +17,34 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import datetime
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nova.files import appearing
-from nova.model.errors import InvalidInput, NovaError
-from nova.routing.packets import MOMENT, Names
-from nova.routing.routes import SideName
+from nova.model.errors import NovaError
+from nova.routing.packets import MOMENT
 from nova.spark.job.folder import RunFolder
-from nova.spark.job.gate import Gate, check
-from nova.spark.job.job import ANCIENT, join_packets, with_watermark
 from nova.spark.job.listener import Listener
 from nova.spark.job.meter import Meter
 from nova.spark.job.run import CONFIG, SLOW_START, SLOW_STARTS, Settings, reason
-from nova.spark.job.schedule import Schedule
-from nova.spark.job.sinks import open_sink
-from nova.spark.job.tally import Tally, Till
-from nova.spark.job.tasks import Matcher, Router, note
-from nova.spark.sites.exchange import Channel, Exchange, read_parts
-from nova.spark.sites.outbox import WRITTEN, Outbox, WriteParts
+from nova.spark.sites.exchange import Channel, Exchange
 from nova.spark.sites.presence import SILENT_S, GivenUp, Presence
-from nova.spark.sites.share import SIDES, QueryShare, Share
-from nova.spark.sources.clock import Clock
-from nova.spark.sources.inputs import Input, at_end, open_inputs
-from nova.spark.sources.tuples import HIDDEN, REASON, column_of
+from nova.spark.sites.share import Share
+from nova.spark.sites.stage import Stage
+from nova.spark.sites.work import Work
+from nova.spark.sources.inputs import open_inputs
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql import SparkSession
 
 POLL_S = 0.2
-PACKET = "cell bigint, bucket_end timestamp, tuples int, packet binary"
-"""Columns of packets between sites."""
-
-
-@dataclass
-class SiteJob:
-    """One streaming query of a site."""
-
-    name: str
-    frame: DataFrame
-    work: Callable[[DataFrame, int], None]
-    """What happens in a batch."""
-    folder: Path
-    every_ms: int
-    inputs: tuple[Channel, ...] = ()
-    """Where its input comes from; nothing: from the site's own sources."""
-    finish: Callable[[], None] = field(default=lambda: None)
-    """Tells others that there will be no more."""
-    at_hand: bool = False
-    """All input lies there already."""
-    query: StreamingQuery | None = None
-    last: dict[str, Any] | None = None
-    """Spark's report of the latest batch."""
-    last_leg: bool = False
-    """Whether all input is there and the query ends with it."""
-    over: bool = False
-    slow_starts: int = 0
-    gate: Gate = field(init=False)
-
-    def start(self, *, last_leg: bool) -> None:
-        """Start the query; on its last leg it ends with what is there now."""
-        self.last_leg = last_leg
-        gate = self.gate = Gate(self.folder / "checkpoint")
-        check(gate.checkpoint)
-
-        def step(frame: DataFrame, batch: int) -> None:
-            with gate.batch(batch):
-                self.work(frame, batch)
-
-        writer = (
-            self.frame.writeStream.queryName(self.name)
-            .foreachBatch(step)
-            .option("checkpointLocation", str(gate.checkpoint))
-        )
-        trigger = {"availableNow": True} if last_leg else {"processingTime": f"{self.every_ms} milliseconds"}
-        self.query = writer.trigger(**trigger).start()
-
-    def stop(self) -> None:
-        """Stop after the batch that runs now."""
-        if self.query is not None:
-            self.gate.stop(self.query)
-
-    def ended(self) -> bool:
-        """Whether all input that there will ever be has been worked off."""
-        if self.query is None:
-            return False
-        if self.last_leg:
-            return not self.query.isActive and self.query.exception() is None
-        if self.inputs:
-            return False
-        return self.gate.at_end() if self.last is None else all(at_end(source) for source in self.last["sources"])
+TOLD = "_come"
+"""How kinds end that tell how far others have come."""
 
 
 @contextmanager
@@ -145,17 +77,24 @@ class Site:
         self.spark, self.share, self.settings, self.exchange = spark, share, settings, exchange
         self.presence = presence
         self.folder = RunFolder(settings.folder)
-        self.stages: list[SiteJob] = []
-        self.meters: dict[str, Meter] = {}
         self.stopped = threading.Event()
         self.began = time.time()
         self._complete: set[Channel] = set()
-        self._inboxes: dict[Channel, Path] = {}
-        """Where tuples of other sites appear."""
         self._given_up: dict[str, GivenUp] = {}
         self._nudged: dict[Channel, str] = {}
         """Up to where the join was told to go on without a sender."""
         self._listener = Listener(self._note)
+        self.work = Work(spark, share, settings, exchange, self.folder, self.began, lambda: self.lost)
+
+    @property
+    def stages(self) -> list[Stage]:
+        """Its parts in all queries."""
+        return self.work.stages
+
+    @property
+    def meters(self) -> dict[str, Meter]:
+        """What it has done, by query."""
+        return self.work.meters
 
     def start(self) -> None:
         """Set up the site's part in each query, and start."""
@@ -164,161 +103,10 @@ class Site:
         self.presence.check()
         inputs = open_inputs(self.spark, self.share.feeds(), self.folder, self.settings.speed)
         for query in self.share.queries:
-            self._prepare(query, inputs)
+            self.work.prepare(query, inputs)
         self.spark.streams.addListener(self._listener)
         for stage in self.stages:
             stage.start(last_leg=self.settings.until_end and stage.at_hand)
-
-    def _prepare(self, query: QueryShare, inputs: dict[str, Input]) -> None:
-        flow, share = query.flow, self.share
-        self.folder.remember(flow.query, flow, share.settled.lateness_ms)
-        self.meters[flow.query] = Meter(flow.query, Clock() if query.clocked else None, self.began)
-        schedule = Schedule(self.folder.job(flow.query) / "schedule")
-        own = {side: share.own(query, side) for side in SIDES}
-        sends, joins = any(len(mine) for mine in own.values()), share.joins(query)
-        if (sends or joins) and not schedule.entries():
-            schedule.append(self.folder.FIRST, share.routes(query), ANCIENT, 0)
-        if sends:
-            self._sender(query, own, inputs, schedule)
-        if joins:
-            self._joiner(query, schedule)
-        if query.sink == share.site:
-            self._collector(query)
-
-    def _sender(
-        self, query: QueryShare, own: dict[SideName, pa.Table], inputs: dict[str, Input], schedule: Schedule
-    ) -> None:
-        """Tuples of the site's own sources go to the hosts that need them."""
-        till = Till(self.spark.sparkContext)
-        outbox = self._outbox(query, "send")
-        frames, at_hand, channels = [], True, []
-        for side, stream in zip(SIDES, query.streams, strict=True):
-            mine = own[side]
-            if not len(mine):
-                continue
-            ids = mine["id"].combine_chunks()
-            router = Router(query.flow, side, str(schedule.folder), ids, mine["row"].to_numpy(), till, per_node=True)
-            tuples = told_columns(inputs[stream].frame, query.flow.carried(side), ids.to_pylist())
-            frames.append(tuples.mapInArrow(WriteParts(router, str(outbox.staging), side, None), WRITTEN))
-            at_hand = at_hand and inputs[stream].at_hand
-            replicas = self.share.replicas_of(query)
-            to = replicas.filter(pc.is_in(replicas[f"{side}_source"], value_set=ids))["node"].unique().to_pylist()
-            channels += [Channel(query.flow.query, side, self.share.site, target) for target in sorted(to)]
-        frame = reduce(lambda a, b: a.union(b), frames)
-        self._outgoing(query, "send", frame, outbox, till, channels, at_hand=at_hand)
-
-    def _joiner(self, query: QueryShare, schedule: Schedule) -> None:
-        """Packets of all senders meet; results go to the sink."""
-        flow, share = query.flow, self.share
-        till = Till(self.spark.sparkContext)
-        outbox = self._outbox(query, "join")
-        channels, sides = [], []
-        for side in SIDES:
-            coming = [Channel(flow.query, side, sender, share.site) for sender in share.senders(query, side)]
-            channels += coming
-            sides.append(
-                reduce(
-                    lambda a, b: a.union(b),
-                    [
-                        with_watermark(
-                            read_parts(self.spark, self._listen(channel), PACKET),
-                            share.settled.lateness_ms,
-                            flow,
-                        )
-                        for channel in coming
-                    ],
-                )
-            )
-        matcher = Matcher(flow, str(schedule.folder), share.names(), till)
-        to = share.nodes["row"][pc.index(share.nodes["id"], query.sink).as_py()].as_py()
-        frame = join_packets(*sides).mapInArrow(WriteParts(matcher, str(outbox.staging), "results", to), WRITTEN)
-        sent = [Channel(flow.query, "results", share.site, query.sink)]
-        self._outgoing(query, "join", frame, outbox, till, sent, inputs=tuple(channels))
-
-    def _listen(self, channel: Channel) -> Path:
-        self._inboxes[channel] = self.exchange.listen(channel)
-        return self._inboxes[channel]
-
-    def _collector(self, query: QueryShare) -> None:
-        """Results of all hosts go to the sink's format."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        flow, share, s = query.flow, self.share, self.settings
-        channels = tuple(Channel(flow.query, "results", host, share.site) for host in query.hosts)
-        schema = from_arrow_schema(flow.result())
-        results = reduce(
-            lambda a, b: a.union(b),
-            [read_parts(self.spark, self.exchange.listen(channel), schema) for channel in channels],
-        )
-        sink = open_sink(s.format, s.target, s.options, flow, self.folder.path)
-        till, meter = Till(self.spark.sparkContext), self.meters[flow.query]
-        frame = sink.attach(results, Counted(share.names(), till))
-
-        def work(batch_frame: DataFrame, batch: int) -> None:
-            sink.write(batch_frame, batch)
-            meter.batch(batch, till.take(), time.time())
-
-        self._add(query, "collect", frame, work, channels)
-
-    def _outbox(self, query: QueryShare, name: str) -> Outbox:
-        folder = self.folder.job(query.flow.query) / name / "outbox"
-        return Outbox(folder, query.flow.query, self.share.site, self.share.names().nodes)
-
-    def _outgoing(
-        self,
-        query: QueryShare,
-        name: str,
-        frame: DataFrame,
-        outbox: Outbox,
-        till: Till,
-        channels: Iterable[Channel],
-        inputs: tuple[Channel, ...] = (),
-        at_hand: bool = False,
-    ) -> None:
-        """A stage that fills an outbox and delivers it."""
-        meter = self.meters[query.flow.query]
-        letters = self.folder.letters(query.flow.query)
-        joins_and_collects = name == "join" and query.sink == self.share.site
-
-        def work(batch_frame: DataFrame, batch: int) -> None:
-            self.exchange.send(outbox.fill(batch_frame, batch))
-            outbox.delivered(batch)
-            tally = till.take()
-            letters.put(batch, tally.letters)
-            if joins_and_collects:
-                tally.results.clear()  # counted where they arrive
-            tally.ages.clear()
-            meter.batch(batch, tally, time.time())
-
-        def finish() -> None:
-            totals = outbox.totals()
-            self.exchange.finish([(channel, totals.get((channel.kind, channel.target), 0)) for channel in channels])
-
-        self._add(query, name, frame, work, inputs, finish, at_hand)
-
-    def _add(
-        self,
-        query: QueryShare,
-        name: str,
-        frame: DataFrame,
-        work: Callable[[DataFrame, int], None],
-        inputs: tuple[Channel, ...],
-        finish: Callable[[], None] = lambda: None,
-        at_hand: bool = False,
-    ) -> None:
-        folder = self.folder.job(query.flow.query) / name
-        self.stages.append(
-            SiteJob(
-                f"{self.share.site}: {query.flow.query}, {name}",
-                frame,
-                work,
-                folder,
-                self.settings.every_ms,
-                inputs,
-                finish,
-                at_hand,
-            )
-        )
 
     def wait(self, observe: Callable[[Site], None] | None = None) -> None:
         """Work until stopped, the time is over, or (with `until_end`) all streams have ended."""
@@ -365,7 +153,7 @@ class Site:
             if told is not None:
                 self._given_up[site] = told
                 self.exchange.give_up(site)
-        for number, (channel, folder) in enumerate(self._inboxes.items()):
+        for number, (channel, folder) in enumerate(self.work.inboxes.items()):
             if channel.sender in self._given_up:
                 self._nudge(channel, folder, number)
 
@@ -394,10 +182,14 @@ class Site:
                 self._failures()
                 stage.finish()
                 stage.over = True
-            elif stage.inputs and not stage.last_leg and self._all_here(stage.inputs):
+            elif (stage.inputs or stage.after) and not stage.last_leg and self._all_before(stage):
                 stage.stop()
                 stage.start(last_leg=True)
         return all(stage.over for stage in self.stages)
+
+    def _all_before(self, stage: Stage) -> bool:
+        """Whether all input that a stage will ever have is there."""
+        return self._all_here(stage.inputs) and all(one.over for one in stage.after)
 
     def _all_here(self, channels: Iterable[Channel]) -> bool:
         for channel in channels:
@@ -438,46 +230,11 @@ class Site:
                 {
                     "site": site,
                     **asdict(told),
-                    "missing": sorted({f"{channel.query}: {channel.kind}" for channel in self._from(site)}),
+                    "missing": sorted(
+                        {f"{one.query}: {one.kind}" for one in self._from(site) if not one.kind.endswith(TOLD)}
+                    ),
                 }
                 for site, told in self._given_up.items()
             ],
-            "queries": [meter.report(seconds) for meter in self.meters.values()],
+            "queries": [{**meter.report(seconds), "merged": meter.merged.total()} for meter in self.meters.values()],
         }
-
-
-@dataclass
-class Counted:
-    """Results that come ready-made: counts them and passes them on. Stands where a `Matcher` would."""
-
-    names: Names
-    till: Till
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tally = Tally()
-        for batch in batches:
-            if batch.num_rows:
-                note(batch, self.names, tally)
-                yield batch
-        self.till.put(tally)
-
-
-def told_columns(frame: DataFrame, columns: pa.Schema, sources: list[str]) -> DataFrame:
-    """The tuples of some sources, with the columns and types that all sites have agreed on."""
-    from pyspark.sql import functions as sql
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    missing = [name for name in columns.names if name not in frame.columns]
-    if missing:
-        raise InvalidInput(
-            f"the tuples here lack the columns {', '.join(missing)}, which they had when the plan was deployed"
-        )
-    wanted = [column_of(column.name).cast(column.dataType) for column in from_arrow_schema(columns)]
-    hidden = [column_of(name) for name in HIDDEN if name in frame.columns]
-    mine = sql.col("source").isin(sources)
-    if hidden:
-        mine = mine | column_of(REASON).isNotNull()
-    return frame.where(mine).select("source", "time", *wanted, *hidden)
-
-
-__all__ = ["Site", "SiteJob", "Counted", "claimed"]
