@@ -1,6 +1,6 @@
 """The most results that any placement can have on time, where all joins divide freely by key.
 
-    python benchmarks/on_time.py FOLDER --topology fit --load 0.8 --within 37.8
+    python benchmarks/on_time.py FOLDER --topology fit --load 0.8 --within 38.2
 
 A linear program deals sub-joins out over hosts and intervals of the hosts' load. A result counts if it is at the sink
 `--within` ms after the later of its events; what waits at a host is reckoned at the least load of the interval (M/D/1),
