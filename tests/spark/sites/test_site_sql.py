@@ -25,6 +25,7 @@ from nova.spark.sites.deploy import shares
 from nova.spark.sites.exchange import FolderExchange
 from nova.spark.sites.share import Settled
 
+BOTH = "HOP({0}.at, INTERVAL '1' SECOND, INTERVAL '2' SECOND)"
 SAME = "TUMBLE(b.at, INTERVAL '2' SECOND) = TUMBLE(a.at, INTERVAL '2' SECOND)"
 ROWS = (
     f"""SELECT upper(b.bidder) AS who, b.value * 2 AS `b.twice`, a.category, b.at FROM bids b JOIN auctions a
@@ -39,6 +40,22 @@ GROUPS = (
     """SELECT timestamp_micros(win(b.at) * 2000000), a.category, count(*), sum(b.value), avg(b.value), min(b.at),
        stddev(b.value), sum(CAST(b.value AS DECIMAL(10, 2))) FROM bids b JOIN auctions a ON b.auction = a.id
        AND win(b.at) = win(a.at) WHERE b.value > a.value GROUP BY win(b.at), a.category HAVING count(*) > 2""",
+)
+HOP = (
+    f"""SELECT window_start, b.value, a.id FROM bids b JOIN auctions a ON {BOTH.format("b")} = {BOTH.format("a")}
+        AND b.auction = a.id WHERE b.bidder <> 'bob'""",
+    """SELECT timestamp_micros(w * 1000000L), b.value, a.id FROM bids b JOIN auctions a ON b.auction = a.id JOIN
+       (SELECT explode(sequence(1699999990, 1700000020)) AS w) ON unix_micros(b.at) >= w * 1000000L
+       AND unix_micros(b.at) < w * 1000000L + 2000000 AND unix_micros(a.at) >= w * 1000000L
+       AND unix_micros(a.at) < w * 1000000L + 2000000 WHERE b.bidder <> 'bob'""",
+)
+INTERVAL = (
+    """SELECT b.bidder, window_start, count(DISTINCT b.auction) AS auctions, max(b.value) - min(b.value) AS span
+       FROM bids b JOIN auctions a ON b.auction = a.id AND b.at BETWEEN a.at AND a.at + INTERVAL '2' SECOND
+       GROUP BY TUMBLE(b.at, INTERVAL '2' SECOND), b.bidder""",
+    """SELECT b.bidder, timestamp_micros(win(b.at) * 2000000), count(DISTINCT b.auction), max(b.value) - min(b.value)
+       FROM bids b JOIN auctions a ON b.auction = a.id AND b.at BETWEEN a.at AND a.at + INTERVAL '2' SECOND
+       GROUP BY win(b.at), b.bidder""",
 )
 
 
@@ -127,6 +144,17 @@ RIGHT = (
     """SELECT a.id, a.at, b.at, b.bidder FROM bids b RIGHT JOIN auctions a ON b.auction = a.id
        AND b.at >= a.at - INTERVAL '300' MILLISECOND AND b.at <= a.at + INTERVAL '1' SECOND""",
 )
+ALONE = (
+    "SELECT upper(bidder) AS who, value * 2 AS twice FROM bids WHERE value > 90",
+    "SELECT upper(bidder), value * 2 FROM bids WHERE value > 90",
+)
+COUNTED = (
+    """SELECT window_start, auction, count(*) AS n, avg(value) AS mean FROM bids WHERE value > 10
+       GROUP BY HOP(at, INTERVAL '1' SECOND, INTERVAL '2' SECOND), auction HAVING count(*) > 1""",
+    """SELECT timestamp_micros(w * 1000000L), auction, count(*), avg(value) FROM bids JOIN
+       (SELECT explode(sequence(1699999990, 1700000020)) AS w) ON unix_micros(at) >= w * 1000000L
+       AND unix_micros(at) < w * 1000000L + 2000000 WHERE value > 10 GROUP BY w, auction HAVING count(*) > 1""",
+)
 
 
 def equal(spark: Any, folder: Path, texts: dict[str, tuple[str, str]]) -> None:
@@ -161,6 +189,11 @@ def compare(
 @pytest.mark.slow
 def test_outer_joins_equal_spark(spark: Any, tmp_path: Path) -> None:
     equal(spark, tmp_path, {"left": LEFT, "full": FULL, "right": RIGHT})
+
+
+@pytest.mark.slow
+def test_queries_of_one_stream_and_other_windows_equal_spark(spark: Any, tmp_path: Path) -> None:
+    equal(spark, tmp_path, {"alone": ALONE, "counted": COUNTED, "hop": HOP, "interval": INTERVAL})
 
 
 @pytest.mark.slow
