@@ -81,3 +81,11 @@ def test_falling_behind_is_told_and_catching_up_is_not() -> None:
     for step in range(12, 24):  # and now three of them
         batch(one, NOW + 24 + (step - 11), NOW + 12 + 2 * (step - 12), NOW + 14 + 2 * (step - 12), 200, 200)
     assert "overload" not in kinds(one, NOW + 37)
+
+
+def test_silence_is_no_overload() -> None:
+    """In real time the run looks again and again, also when nothing has come."""
+    one = meter(Clock())
+    for second in range(30):
+        batch(one, NOW + second, NOW, NOW + min(second, 5), 50 if second <= 5 else 0, 50 if second <= 5 else 0)
+    assert kinds(one, NOW + 30) == {"silent left", "silent right"}

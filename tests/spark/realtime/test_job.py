@@ -151,6 +151,29 @@ def test_state_goes_with_the_watermark_and_late_tuples_are_left_out(spark: Any, 
     assert len(set(found["id"].to_pylist())) == len(found)
 
 
+def test_times_of_tuples_that_cannot_be_used_say_nothing(spark: Any, tmp_path: Path) -> None:
+    """Dead letters come alone, one far ahead and one without a time (zero in the log), and Spark takes a checkpoint."""
+    problem = streams.problem()
+    plan = streams.plan(problem, random_replicas(streams.resolve(problem), 4, 5, keyed=True))
+    sides = [streams.tuples(problem, side, 60, 3.0, 1) for side in (0, 1)]
+    strange = sides[0].slice(0, 2)
+    times = pa.array([0, 4_000_000_000_000_000], strange["event_time"].type)
+    strange = strange.set_column(0, strange.column_names[0], pa.array(["nobody", "nobody"]))
+    strange = strange.set_column(1, "event_time", times)
+    for tuples in ([strange, strange], sides):
+        runs = Runs(spark, problem, tmp_path, lateness_ms=10_000)
+        runs.job.begin("00000", plan)
+        runs.job.start()
+        for side in (0, 1):
+            runs.say(side, tuples[side])
+        runs.until_read()
+        found = runs.close()
+    assert streams.as_multiset(found, 1_000_000) == streams.plain_join(spark, problem, *sides, on=("zone",))
+    tally = runs.job.reading().tally
+    moments = pa.concat_tables(sides)["event_time"].cast(pa.int64()).to_pylist()
+    assert (tally.first_time, tally.last_time) == (min(moments), max(moments))
+
+
 def test_a_first_checkpoint_that_was_not_finished_is_begun_again(spark: Any, tmp_path: Path) -> None:
     """Whoever is killed while Spark writes it leaves a draft of the commit, with which Spark does not begin."""
     problem = streams.problem()

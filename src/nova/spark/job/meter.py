@@ -168,7 +168,8 @@ class Meter:
             self.tuples.update(tally.tuples)
             self.dead.update(tally.dead)
             self.heard |= {side: done_s for side, count in tally.tuples.items() if count}
-            if tally.last_time is not None and self.clock is not None and self.clock.runs:
+            came = any(tally.tuples.values())  # while none come, the newest tuple grows old without anybody's fault
+            if came and tally.last_time is not None and self.clock is not None and self.clock.runs:
                 lag = done_s - float(self.clock.due_s(np.array([tally.last_time / 1000]))[0])
                 self.ahead_s = -lag if self.clock == Clock() else None
                 self._lags.append((done_s, lag))

@@ -44,12 +44,18 @@ final class Router implements FlatMapFunction<Row, Row> {
     for (Frame frame : frames) {
       rows += frame.rows;
       for (int i = 0; i < frame.rows; i++) {
-        earliest = Math.min(earliest, frame.number(1, i));
-        latest = Math.max(latest, frame.number(1, i));
-        if (!sources.know(frame.number(0, i))) strangers++;
+        if (sources.know(frame.number(0, i))) {
+          earliest = Math.min(earliest, frame.number(1, i));
+          latest = Math.max(latest, frame.number(1, i));
+        } else {
+          strangers++; // its time says nothing: there may be none, or one that is far ahead
+        }
       }
     }
-    if (rows == 0) return Collections.emptyIterator();
+    if (rows == strangers) {
+      live.gauge.read(side, rows, strangers, earliest, latest);
+      return Collections.emptyIterator();
+    }
     if (mine.before == null) {
       live.gauge.read(side, rows, strangers, earliest, latest);
     } else { // what does not pass is not the stream's that the plan knows
