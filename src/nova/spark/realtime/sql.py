@@ -23,6 +23,7 @@ from nova.spark.realtime.frames import kind_of
 from nova.spark.realtime.inputs import Unfit
 from nova.spark.session import first_line
 from nova.spark.sources.inputs import Sides, agree, carried, flow_of
+from nova.spark.sources.tuples import HIDDEN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,6 +79,7 @@ def around(
 
     query = problem.queries[number]
     pipeline = query.pipeline
+    left, right = left.drop(*HIDDEN), right.drop(*HIDDEN)  # logs do not have the places of recorded tuples
 
     def passing(frame: DataFrame, side: Side) -> DataFrame:
         chosen = before(_empty(spark, frame.schema), replace(side, times=None), place)
