@@ -73,6 +73,12 @@ class Assignment:
     why: tuple[str, ...] = ()
     """What else than room was missing, in words."""
 
+    @property
+    def lacking(self) -> tuple[float, int]:
+        """Tuples/s that found no host, and the sub-joins that had to be sliced: the less, the better."""
+        sliced = self.replicas.join[self.replicas.sliced]
+        return float(self.missing.sum()), len(np.unique(sliced))
+
     @staticmethod
     def nothing() -> Assignment:
         """No sub-joins, no replicas."""
@@ -119,7 +125,7 @@ def _better(
     most = np.bincount(other.replicas.join).max(initial=0)
     if options.max_replicas is not None and most > options.max_replicas:
         return False
-    needs = [(one.missing.sum(), np.unique(one.replicas.join[one.replicas.sliced]).size) for one in (now, other)]
+    needs = [one.lacking for one in (now, other)]
     if not np.isclose(needs[0][0], needs[1][0], rtol=1e-9, atol=0.0) or needs[0][1] != needs[1][1]:
         return needs[1] < needs[0]
     few = len(joins) * int(np.count_nonzero(usable(problem.nodes, options) > 0)) <= DENSE
@@ -153,16 +159,14 @@ def _assign_all(
 def _assign_sparing(problem: Problem, joins: SubJoins, space: CostSpace, options: Options) -> Assignment:
     """Place a large problem by `auto` within `utilisation`, or within the least of `ROOMS` beyond it in which all that
     fits finds room, no more is sliced, and predicted p99 is that of more room, ties aside."""
-    chosen, least, soonest = None, (np.inf, np.inf), np.inf
+    chosen, soonest = None, np.inf
     for share in rooms_down_to(options.utilisation):
         if chosen is not None and fullest(problem, joins, chosen.replicas) <= share * (1 + OVERLOAD):
             continue  # kept to already
         found = _assign_freely(problem, joins, space, replace(options, utilisation=share), None)
-        boxes = found.replicas
-        lacking = float(found.missing.sum()), len(np.unique(boxes.join[boxes.slice_to - boxes.slice_from < 1]))
-        late = float(felt_figures(problem, joins, boxes, space.between, options.arrival_scv)[-1])
-        if chosen is None or (lacking <= least and late <= (1 + TIE) * soonest):
-            chosen, least = found, lacking
+        late = float(felt_figures(problem, joins, found.replicas, space.between, options.arrival_scv)[-1])
+        if chosen is None or (found.lacking <= chosen.lacking and late <= (1 + TIE) * soonest):
+            chosen = found
         soonest = min(soonest, late)
     assert chosen is not None
     return chosen

@@ -126,6 +126,3 @@ def _queries(query: Query, edges: tuple[float, ...]) -> list[Query]:
     )
     plain = replace(query, output=None)
     return [replace(plain, key=None)] * count + [replace(plain, key=others)]
-
-
-__all__ = ["Parts"]

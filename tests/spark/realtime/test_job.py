@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import streams
+from nova.model.plan import Plan
 from nova.model.problem import Problem
 from nova.routing.flow import Flow, without_null_keys
 from nova.routing.packets import Names, pack, results, route
@@ -56,6 +58,15 @@ class Runs:
             assert self.job.started is not None
             assert self.job.started.exception() is None
             time.sleep(0.01)
+
+    def to_the_end(self, plan: Plan, sides: Sequence[pa.Table]) -> pa.Table:
+        """Begin, read all tuples of both sides, and end; returns all results so far."""
+        self.job.begin("00000", plan)
+        self.job.start()
+        for side in (0, 1):
+            self.say(side, sides[side])
+        self.until_read()
+        return self.close()
 
     def close(self) -> pa.Table:
         self.job.close()
@@ -130,12 +141,7 @@ def test_state_goes_with_the_watermark_and_late_tuples_are_left_out(spark: Any, 
 
     for attempt, tuples in enumerate((early, [later(table) for table in early], early)):
         runs = Runs(spark, problem, tmp_path, lateness_ms=10_000)
-        runs.job.begin("00000", plan)
-        runs.job.start()
-        for side in (0, 1):
-            runs.say(side, tuples[side])
-        runs.until_read()
-        found = runs.close()
+        found = runs.to_the_end(plan, tuples)
         reading = runs.job.reading()
         assert reading.tally.tuples == Counter(left=60, right=60)
         if attempt == 2:  # the third time all is behind the watermark
@@ -162,12 +168,7 @@ def test_times_of_tuples_that_cannot_be_used_say_nothing(spark: Any, tmp_path: P
     strange = strange.set_column(1, "event_time", times)
     for tuples in ([strange, strange], sides):
         runs = Runs(spark, problem, tmp_path, lateness_ms=10_000)
-        runs.job.begin("00000", plan)
-        runs.job.start()
-        for side in (0, 1):
-            runs.say(side, tuples[side])
-        runs.until_read()
-        found = runs.close()
+        found = runs.to_the_end(plan, tuples)
     assert streams.as_multiset(found, 1_000_000) == streams.plain_join(spark, problem, *sides, on=("zone",))
     tally = runs.job.reading().tally
     moments = pa.concat_tables(sides)["event_time"].cast(pa.int64()).to_pylist()
@@ -182,12 +183,7 @@ def test_a_first_checkpoint_that_was_not_finished_is_begun_again(spark: Any, tmp
     runs = Runs(spark, problem, tmp_path)
     (runs.job.checkpoint / "commits").mkdir(parents=True)
     (runs.job.checkpoint / "commits" / ".0.draft.tmp").touch()
-    runs.job.begin("00000", plan)
-    runs.job.start()
-    for side in (0, 1):
-        runs.say(side, sides[side])
-    runs.until_read()
-    assert len(runs.close()) == streams.plain_join(spark, problem, *sides, on=("zone",)).total() > 0
+    assert len(runs.to_the_end(plan, sides)) == streams.plain_join(spark, problem, *sides, on=("zone",)).total() > 0
 
 
 @pytest.mark.slow
